@@ -172,21 +172,27 @@ impl fmt::Display for Doubt {
             Self::CapacityUnconfirmed { passed, wanted } => {
                 write!(f, "the capacity was confirmed {passed} of {wanted} times")
             }
-            Self::SingleRepetition => f.write_str("measured once (n = 1)"),
+            Self::SingleRepetition => f.write_str("the run was measured once"),
             Self::RepetitionsDisagree { least, most } => {
                 write!(f, "capacities of the repetitions: {least} to {most}")
             }
             Self::FewLoads { loads } => f.write_str(&few(*loads)),
             Self::FarPrediction { predicted, greatest } => f.write_str(&far(*predicted, *greatest)),
             Self::NotLinear { resource, error_percent } => {
-                write!(f, "{resource} deviates from a straight line by up to {error_percent:.0} %")
+                let name = if resource == "cpu" { "CPU" } else { resource };
+                write!(
+                    f,
+                    "{name} use does not grow in a straight line with the load (off by up to \
+                     {error_percent:.0} %)"
+                )
             }
             Self::CeilingUnknown { resource } => write!(f, "the ceiling of {resource} is unknown"),
             Self::CeilingRefuted { resource, ceiling, most_used } => {
                 f.write_str(&refuted(*resource, ceiling, *most_used))
             }
             Self::PredictionDisagrees { predicted, measured } => {
-                write!(f, "the lower loads predict {predicted:.1}, but {measured} was measured")
+                let predicted = format::number(*predicted);
+                write!(f, "the predicted capacity is {predicted}, but the measured one is {measured}")
             }
             Self::Interrupted => f.write_str("the run was interrupted"),
             Self::Workload(stored) => f.write_str(&stored.message),

@@ -129,6 +129,10 @@ pub fn quantity(value: Option<f64>, unit: &str) -> String {
     match scale.unit.as_str() {
         "" if value.fract() == 0.0 => count(value),
         "" => number(value),
+        // Not quite all is not all.
+        "%" if value < 100.0 && number(value) == "100" => {
+            format!("{} %", fixed((value * 100.0).floor() / 100.0, 2))
+        }
         unit => format!("{} {unit}", number(value / scale.factor)),
     }
 }
@@ -270,6 +274,8 @@ mod tests {
             (Some(12.0), "B", "12 B"),
             (Some(1_485_440_000.0), "B/s", "1.49 GB/s"),
             (Some(14.2), "%", "14.2 %"),
+            (Some(99.996), "%", "99.99 %"),
+            (Some(100.0), "%", "100 %"),
             (Some(0.0), "bit/s", "0 bit/s"),
             (Some(2.0), "s", "2 s"),
             (Some(0.9), "s", "0.9 s"),

@@ -199,6 +199,14 @@ pub struct Limit {
     pub evidence: Vec<Evidence>,
 }
 
+impl Limit {
+    /// Whether something that was counted speaks for it, and not only a comparison with an assumed ceiling.
+    pub fn is_counted(&self) -> bool {
+        let is_own = |piece: &Evidence| piece.resource == self.resource;
+        self.evidence.iter().enumerate().any(|(at, piece)| !piece.inferred && (at == 0 || is_own(piece)))
+    }
+}
+
 /// How a limit is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -125,9 +125,18 @@ impl Resource {
         }
     }
 
-    /// The name in JSON and on the screen.
+    /// The name in JSON.
     pub const fn word(self) -> &'static str {
         self.facts().0
+    }
+
+    /// The name in tables and sentences.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Player => "measuring side",
+            Self::Workload(spec) => spec.label.strip_prefix("the ").unwrap_or(spec.label),
+            general => general.word(),
+        }
     }
 
     /// The unit of its usage as printed.

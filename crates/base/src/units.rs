@@ -140,6 +140,13 @@ fn parse(text: &str, dimension: &Dimension) -> Result<f64, UnitError> {
     if scaled.is_finite() && scaled < 9e18 { Ok(scaled) } else { Err(error("it is too large".into())) }
 }
 
+/// A quantity with a space before its unit, as in output: `256 KiB`.
+pub fn spaced(quantity: impl fmt::Display) -> String {
+    let text = quantity.to_string();
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len()));
+    format!("{number} {unit}").trim_end().to_owned()
+}
+
 /// Print `value` in the largest of `units` in which it is at least 1.
 fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(&str, f64)]) -> fmt::Result {
     let (name, factor) = units.iter().rev().find(|(_, factor)| value >= *factor).unwrap_or(&units[0]);

@@ -29,6 +29,8 @@ pub struct Presentation {
     pub panels_above: &'static [Panel],
     pub panels_below: &'static [Panel],
     pub resources: &'static [&'static ResourceSpec],
+    /// What the columns of the table of loads mean; empty where their names say it.
+    pub columns_note: &'static str,
 }
 
 /// A panel of the report's timeline.
@@ -42,8 +44,14 @@ pub struct Panel {
 
 impl Presentation {
     /// A server, its resources and nothing else.
-    pub const DEFAULT: Self =
-        Self { target: "server", live_rates: &[], panels_above: &[], panels_below: &[], resources: &[] };
+    pub const DEFAULT: Self = Self {
+        target: "server",
+        live_rates: &[],
+        panels_above: &[],
+        panels_below: &[],
+        resources: &[],
+        columns_note: "",
+    };
 }
 
 impl Default for &Presentation {

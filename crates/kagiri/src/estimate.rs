@@ -50,6 +50,15 @@ impl Estimate {
         new
     }
 
+    pub fn variants(&self) -> usize {
+        self.loads.len()
+    }
+
+    /// Whether any load is searched.
+    pub fn is_search(&self) -> bool {
+        self.loads.values().any(|plan| plan.fixed.is_none())
+    }
+
     pub fn search_begins(&mut self, variant: &str) {
         if let Some(left) = self.to_come.get_mut(variant) {
             *left = left.saturating_sub(1);

@@ -65,6 +65,11 @@ pub fn metric_specs(run: &Run) -> &'static [MetricSpec] {
     run::registry::BUILT_IN.workload(&run.workload).map_or(&[], |workload| workload.metrics())
 }
 
+/// What the run's workload adds to its summary and report.
+pub fn extras<'a>(run: &Run, command: Option<&'a str>) -> Extras<'a> {
+    Extras { specs: metric_specs(run), presentation: presentation(run), command }
+}
+
 fn presentation(run: &Run) -> &'static Presentation {
     run::registry::BUILT_IN
         .workload(&run.workload)
@@ -107,7 +112,7 @@ pub fn summary(run: &Run, written: Option<&str>) -> String {
         Some(_) => Cow::Owned(Run { failure: None, ..run.clone() }),
         None => Cow::Borrowed(run),
     };
-    report::terminal::summary(&shown, metric_specs(run), style(), written)
+    report::terminal::summary(&shown, &extras(run, None), style(), written)
 }
 
 pub fn code(run: &Run) -> Code {
@@ -142,10 +147,7 @@ fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
 
 pub fn report_page(run: &Run) -> String {
     let command = format!("kagiri runs show {} --plan > plan.toml && kagiri run plan.toml", run.run);
-    report::html::page(
-        run,
-        &Extras { specs: metric_specs(run), presentation: presentation(run), command: Some(&command) },
-    )
+    report::html::page(run, &extras(run, Some(&command)))
 }
 
 fn write(run: &Run, path: &Path, bytes: &[u8]) -> Result<(), Failure> {

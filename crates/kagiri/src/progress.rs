@@ -1,5 +1,5 @@
 //! What the user sees while it measures: a bar with the time on a terminal, plain lines elsewhere. Both say
-//! what is tried now, how long it has been at it, and how long it takes at most.
+//! what is tried now, how long it has been at it, and how long it will take.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +27,9 @@ pub struct Progress {
     /// What a load counts, for the lines.
     unit: String,
     presentation: &'static Presentation,
+    has_variants: bool,
+    /// Whether later trials depend on earlier ones.
+    is_search: bool,
     began: Instant,
     now: Arc<Mutex<Now>>,
 }
@@ -63,9 +66,11 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
+        let (has_variants, is_search) = (estimate.variants() > 1, estimate.is_search());
         let now = Now { estimate, doing: String::new(), live: String::new(), step: None, told_whole: false };
         let now = Arc::new(Mutex::new(now));
-        Self { bar, quiet, stop, unit: unit.to_owned(), presentation, began: Instant::now(), now }
+        let (unit, began) = (unit.to_owned(), Instant::now());
+        Self { bar, quiet, stop, unit, presentation, has_variants, is_search, began, now }
     }
 
     pub fn line(&self, text: &str) {
@@ -102,7 +107,7 @@ impl Progress {
     }
 
     fn left(&self) -> String {
-        format!("at most {} more", duration_rounded_up(self.now().estimate.left_s(self.elapsed_s())))
+        format!("about {} left", duration_rounded_up(self.now().estimate.left_s(self.elapsed_s())))
     }
 
     /// Bring the bar's words up to date.
@@ -128,34 +133,41 @@ impl Progress {
             (!std::mem::replace(&mut now.told_whole, true)).then_some(whole)
         };
         if let Some(most) = most {
-            let plural = if most.trials == 1 { "trial" } else { "trials" };
-            self.line(&format!(
-                "at most {} {plural}, about {}; longer if trials are disturbed or contradict each other",
-                most.trials,
-                duration_rounded_up(most.s)
-            ));
+            let again = "; trials that were disturbed or disagree are repeated";
+            self.line(&match (most.trials, duration_rounded_up(most.s)) {
+                (1, length) => format!("1 trial, about {length}"),
+                (trials, length) if self.is_search => format!("up to {trials} trials, {length}{again}"),
+                (trials, length) => format!("{trials} trials, about {length}"),
+            });
         }
-        let again = if repetition > 1 { format!(", repetition {repetition}") } else { String::new() };
-        self.line(&format!("variant: {variant}{again}"));
+        let name = self.has_variants.then(|| format!("variant: {variant}"));
+        let again = (repetition > 1).then(|| format!("repetition {repetition}"));
+        let told: Vec<String> = name.into_iter().chain(again).collect();
+        if !told.is_empty() {
+            self.line(&told.join(", "));
+        }
         self.note("preparing");
     }
 
     fn trial_began(&self, step: Step) {
         let elapsed_s = self.elapsed_s();
-        let what =
-            format!("{} ({})", report::words::load(step.load as f64, &self.unit), phase_word(step.phase));
+        let load = report::words::load(step.load as f64, &self.unit);
+        let what = match step.phase {
+            Phase::Single => format!("measuring {load}"),
+            phase => format!("measuring {load} ({})", phase_word(phase)),
+        };
         {
             let mut now = self.now();
             now.estimate.trial_begins(elapsed_s);
             now.step = Some(step);
-            now.doing = format!("trying {what}");
+            now.doing.clone_from(&what);
         }
         match &self.bar {
             Some(bar) => {
                 bar.set_position(0);
                 self.show();
             }
-            None => self.line(&format!("trying {what}, {} so far, {}", clock(elapsed_s), self.left())),
+            None => self.line(&format!("{what}, {} so far, {}", clock(elapsed_s), self.left())),
         }
     }
 
@@ -178,7 +190,8 @@ impl Progress {
         let phase = phase_word(trial.phase);
         let unit = if trial.load == 1.0 { report::words::singular(&self.unit) } else { &self.unit };
         let width = self.unit.len();
-        self.line(&format!("  {:>5} {unit:<width$}  {mark}  {phase:<9} {hold_s:>5.1} s{reason}", trial.load));
+        let phase = if phase.is_empty() { String::new() } else { format!("  {phase:<9}") };
+        self.line(&format!("  {:>5} {unit:<width$}  {mark}{phase} {hold_s:>5.1} s{reason}", trial.load));
     }
 }
 
@@ -205,7 +218,7 @@ fn phase_word(phase: Phase) -> &'static str {
         Phase::Search => "search",
         Phase::Confirm => "confirm",
         Phase::RampDown => "ramp down",
-        Phase::Single => "single",
+        Phase::Single => "",
     }
 }
 

@@ -38,13 +38,13 @@ const KNOWN: [(&str, &str, Fold); 11] = [
     ("RSS", "server_memory_bytes", Fold::Median),
     ("socket", "socket_memory_bytes", Fold::Median),
     ("cache", "page_cache_bytes", Fold::Median),
-    ("slab", "slab_bytes", Fold::Median),
+    ("kernel objects", "slab_bytes", Fold::Median),
     ("disk", "disk_bit_per_s", Fold::Median),
     ("network", "network_bit_per_s", Fold::Median),
     ("slack", "slack_min_s", Fold::Least),
     ("stalls", "stalls", Fold::Most),
     ("start-up", "startup_max_s", Fold::Most),
-    ("late", "tick_late_max_ms", Fold::Most),
+    ("read late", "tick_late_max_ms", Fold::Most),
 ];
 
 /// Merits of a workload that a table has room for; a workload names them in the order of their weight.
@@ -75,6 +75,18 @@ fn matters(name: &str, value: f64) -> bool {
         "disk_queue" => value >= 1.0,
         _ => value > 0.0,
     }
+}
+
+/// A counter in words.
+fn spoken(name: &str) -> String {
+    let waits = match name {
+        "pressure_cpu_percent" => "tasks waited for a CPU",
+        "pressure_io_percent" => "tasks waited for I/O",
+        "pressure_memory_percent" => "tasks waited for memory",
+        "cpu_wait_percent" => "the server's threads waited for a CPU",
+        _ => return format::metric_words(name),
+    };
+    waits.to_owned()
 }
 
 /// The columns that this run can fill: a metric that no trial names is left out, one that is named but
@@ -189,7 +201,7 @@ impl<'a> Row<'a> {
         let columns = names.into_iter().filter_map(|name| {
             let known: Vec<f64> = self.telling().filter_map(|t| *t.metrics.get(name)?).collect();
             let value = median(&known).filter(|value| matters(name, *value))?;
-            Some(format!("{} {}", format::metric_words(name), format::metric(name, Some(value))))
+            Some(format!("{} {}", spoken(name), format::metric(name, Some(value))))
         });
         columns.collect()
     }

@@ -45,9 +45,14 @@ fn find<'a>(variant: &'a VariantOutcome, metric: &str) -> Option<&'a LoadMetric>
     variant.findings.iter().find(|finding| finding.metric == metric)
 }
 
-/// The median with its unit: `941 Mbit/s`.
+/// The median with its unit: `941 Mbit/s`, `8619 events/s`.
 pub fn median(finding: &LoadMetric) -> String {
-    format::metric(&finding.metric, finding.median())
+    let told = format::metric(&finding.metric, finding.median());
+    // What is counted per second has its name for a unit.
+    match (finding.metric.strip_suffix("_per_s"), told.strip_suffix(" /s")) {
+        (Some(name), Some(number)) => format!("{number} {name}/s"),
+        _ => told,
+    }
 }
 
 /// The least and the greatest repetition: `939 to 943 Mbit/s`; a dash of a single one.
@@ -56,12 +61,12 @@ pub fn spread(finding: &LoadMetric) -> String {
     format::range(finding.spread().map(|ends| ends.map(|end| end * factor)), unit)
 }
 
-/// How sure the median is: `939 to 943 Mbit/s, n = 3`.
+/// How sure the median is: `939 to 943 Mbit/s, 3 trials`.
 pub fn sureness(finding: &LoadMetric) -> String {
-    let n = finding.values.len();
+    let trials = format::plural(finding.values.len() as u64, "trial");
     match spread(finding).as_str() {
-        UNKNOWN => format!("n = {n}"),
-        spread => format!("{spread}, n = {n}"),
+        UNKNOWN => trials,
+        spread => format!("{spread}, {trials}"),
     }
 }
 

@@ -5,7 +5,9 @@ pub mod calls;
 use base::doubt::Doubt;
 use base::metric::MetricSpec;
 use base::objective::{Objective, Requirement};
-use base::outcome::{Capacity, Certainty, Limit, Phase, Resource, Run, Saturation, State, VariantOutcome};
+use base::outcome::{
+    Capacity, Certainty, Limit, Phase, Resource, Run, Saturation, State, Trial, VariantOutcome,
+};
 use base::verdict::Verdict;
 use serde_json::Value;
 
@@ -36,8 +38,10 @@ pub fn answers(run: &Run) -> Vec<Answer> {
 }
 
 pub fn state(run: &Run) -> Option<String> {
-    let n = run.trials.len();
-    let measured = format!("{n} {} finished", if n == 1 { "trial" } else { "trials" });
+    let measured = match run.trials.iter().filter(|trial| !trial.is_broken_off()).count() {
+        0 => "no trial finished".to_owned(),
+        n => format!("{} finished", format::plural(n as u64, "trial")),
+    };
     match run.state {
         State::Complete => None,
         State::Running => Some(format!("Running, or its process died; {measured}.")),
@@ -141,8 +145,7 @@ pub fn wants_a_search(run: &Run, variant: &VariantOutcome) -> bool {
 }
 
 /// What stands in the place of a capacity where one load was offered.
-pub const NOT_SEARCHED: &str =
-    "not searched, because one load was given; set the largest load with --max instead";
+pub const NOT_SEARCHED: &str = "not searched, because one load was given; to search, give --max instead";
 
 /// The resolved settings of a variant as the stored plan has them.
 pub fn settings<'a>(run: &'a Run, variant: &str) -> Option<&'a Value> {
@@ -183,7 +186,8 @@ pub fn carries(run: &Run, variant: &VariantOutcome) -> String {
         Some(0.0) => format!("Does not carry even one {}{each}{}.", singular(unit), next(&rows, 0.0, unit)),
         Some(value) => {
             let is_open = variant.capacity.is_lower_bound();
-            let is_early = run.state == State::Interrupted;
+            let is_search = |trial: &Trial| trial.phase == Phase::Search;
+            let is_early = run.state == State::Interrupted && run.trials_of(&variant.name).all(is_search);
             // What failed among trials that could not be judged is no failure of the target's.
             let spoiled = rows.iter().find(|row| row.load > value && row.verdict == Verdict::Invalid);
             let beyond = match spoiled.filter(|_| is_open) {
@@ -292,6 +296,9 @@ pub fn limited(limit: &Limit) -> String {
         }
         (Resource::Player, _) => format!("Limited by the measuring side, not by the target ({certainty})"),
         (Resource::Workload(spec), _) => format!("Limited by {} ({certainty})", spec.label),
+        (resource, Certainty::Confirmed) if !limit.evidence.is_empty() && !limit.is_counted() => {
+            format!("Probably limited by {resource}")
+        }
         (resource, Certainty::Unknown) => format!("Possibly limited by {resource} (not confirmed)"),
         (resource, _) => format!("Limited by {resource} ({certainty})"),
     }
@@ -319,7 +326,26 @@ pub fn confirmation(capacity: &Capacity) -> String {
     format!("{}, {} at the next load", counted(passes, "confirmation"), counted(failures, "failure"))
 }
 
-pub const PREDICTION_REFUTED: &str = "none: far smaller loads failed than slopes and ceilings predict";
+pub const PREDICTION_REFUTED: &str = "none: far smaller loads failed than costs and ceilings predict";
+
+/// What a prediction rests on.
+pub const PREDICTED_FROM: &str = "from costs and ceilings";
+
+/// What limits, with its certainty.
+pub fn limit_cell(limit: &Limit) -> String {
+    let (resource, certainty) =
+        (limit_word(limit.resource, limit.certainty), certainty_word(limit.certainty));
+    if limit.resource == Resource::None { resource.to_owned() } else { format!("{resource} ({certainty})") }
+}
+
+/// What limits, in a word.
+pub fn limit_word(resource: Resource, certainty: Certainty) -> &'static str {
+    match (resource, certainty) {
+        (Resource::None, Certainty::Unknown) => "unknown",
+        (Resource::None, _) => "none found",
+        (resource, _) => resource.label(),
+    }
+}
 
 /// The prediction as a number, marked where it is doubtful.
 pub fn predicted(variant: &VariantOutcome) -> String {

@@ -269,7 +269,8 @@ fn trial_doubts(trials: &[&Trial]) -> Vec<DoubtNote> {
     }
     let all = trials.len();
     for (note, count) in worst.iter_mut().filter(|_| all > 1) {
-        note.message = format!("{} (worst case; in {count} of {all} trials)", note.message);
+        let worst = if note.doubt.gravity() > 0.0 { "; the worst is given" } else { "" };
+        note.message = format!("{} (in {count} of {all} trials{worst})", note.message);
     }
     worst.into_iter().map(|(note, _)| note).collect()
 }

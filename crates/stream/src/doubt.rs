@@ -36,7 +36,8 @@ impl WorkloadDoubt for StreamDoubt {
                 format!("{streams} streams share {content_s:.0} s of content, so some read cached parts")
             }
             Self::HoldTooShort { hold_s, resolves_load } => format!(
-                "judged by stalls alone, a hold of {hold_s:.0} s resolves loads to {resolves_load:.1} streams"
+                "within {hold_s:.0} s, an overload of up to {resolves_load:.1} streams may not stall any \
+                 player"
             ),
             Self::IndexMadeByReading => "the content had no index and was read once to make one".to_owned(),
         }
@@ -49,7 +50,7 @@ impl WorkloadDoubt for StreamDoubt {
             }
             Self::CacheNotCold { .. } => "close other users of the file, or run as root",
             Self::RegionsOverlap { .. } => "make longer content with 'kagiri content make --duration'",
-            Self::HoldTooShort { .. } => "use a longer --time",
+            Self::HoldTooShort { .. } => "use longer trials (--time, --search-time)",
             Self::IndexMadeByReading => "keep the index beside the content with 'kagiri content index'",
         }
     }

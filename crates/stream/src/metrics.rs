@@ -13,7 +13,7 @@ pub const METRICS: &[MetricSpec] = &[
     metric("rebuffer_ratio", "", Lower, "share of the viewers' time in which the picture stood still"),
     metric("frames_played", "", Higher, "frames shown in the hold, over all streams"),
     metric("frames_expected", "", Neither, "frames that undisturbed players would have shown"),
-    metric("slack_min_s", "s", Higher, "least time by which a missing frame was ahead of its due time"),
+    metric("slack_min_s", "s", Higher, "least time left until the first missing frame was due"),
     metric("slack_slope_s_per_s", "s/s", Higher, "trend of the streams' mean slack; below 0 buffers drain"),
     metric("startup_max_s", "s", Lower, "longest time from connecting to the first picture"),
     metric("content_bit_per_s", "bit/s", Neither, "mean rate of the content, which every player plays"),
@@ -22,7 +22,7 @@ pub const METRICS: &[MetricSpec] = &[
         "throughput_ratio_min",
         "",
         Neither,
-        "least received over demanded bytes of any stream's 5 s window",
+        "received divided by needed bytes, the least of all 5 s windows of all streams",
     ),
     metric("receive_gap_max_s", "s", Lower, "longest time without a byte for a player that wanted some"),
     metric("streams_broken", "", Lower, "streams whose connection failed or whose answer made no sense"),
@@ -36,7 +36,12 @@ pub const METRICS: &[MetricSpec] = &[
     metric("server_cpu_percent", "%", Lower, "CPU of the server, in % of one core"),
     metric("server_memory_bytes", "B", Lower, "resident memory of the server's processes, added up"),
     metric("disk_bit_per_s", "bit/s", Neither, "read from the device that holds the content"),
-    metric("network_bit_per_s", "bit/s", Neither, "carried by the link between server and players"),
+    metric(
+        "network_bit_per_s",
+        "bit/s",
+        Neither,
+        "carried between server and players; over loopback, what players received",
+    ),
 ];
 
 /// The players' own numbers of a trial. What needs a hold is unknown without one.

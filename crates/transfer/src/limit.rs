@@ -36,7 +36,7 @@ impl Held {
             Self::Window => "window",
             Self::SendBuffer => "send buffer",
             Self::Path => "path",
-            Self::Offered => "requested rate",
+            Self::Offered => "none",
         }
     }
 }
@@ -352,11 +352,11 @@ impl Waiting {
     fn sentence(&self) -> String {
         let drained =
             self.drained.filter(|share| WAITING_SIGN.is_used_up(*share)).map_or(String::new(), |share| {
-                format!("; in {} of samples the whole send buffer was in flight", percent(share))
+                format!("; in {} of samples the send buffer held no unsent data", percent(share))
             });
         format!(
-            "connections were busy {} of the time; of this, limited by the receive window {} and by the \
-             send buffer {}; {} segments were retransmitted{drained}",
+            "connections were busy {} of the time; the receive window limited {} of this, the send buffer \
+             {}; {} segments were retransmitted{drained}",
             percent(self.busy),
             percent(self.rwnd),
             percent(self.sndbuf),

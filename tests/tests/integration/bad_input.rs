@@ -144,7 +144,7 @@ fn an_address_that_cannot_be_is_refused_before_anything_is_begun() {
         ("http://nas:99999/film.ts", "nas:99999"),
     ] {
         let ended = world.measure(&["stream", url], PATIENCE).fails(2, &[url, part]);
-        let others = ["at most", "preparing", "server", " on here"];
+        let others = ["trial", "preparing", "server", " on here"];
         assert!(others.iter().all(|words| !ended.stderr.contains(words)), "{}", ended.stderr);
     }
     assert!(!world.data().exists(), "nothing is stored of it");

@@ -48,7 +48,15 @@ fn a_lab_comes_up_runs_programs_and_goes() {
     let shown = world.run(&["lab", "ls", &lab]).code(0);
     shows(
         &shown,
-        &["delay 1ms", "a to b: ", " packets (", "; back: ", "lost on purpose", "writes (0.", "busy for"],
+        &[
+            "delay 1 ms",
+            "a to b: ",
+            " packets (",
+            "; back: ",
+            "lost on purpose",
+            "writes (",
+            " kB), busy for",
+        ],
     );
     world.run(&["lab", "up", "lab.toml"]).fails(1, &["is up already", "kagiri lab down"]);
     // Without a part on its hosts this machine would be measured.

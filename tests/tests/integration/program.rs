@@ -289,7 +289,7 @@ fn an_old_cargo_is_named_before_anything_is_built() {
     ended.says(&["needs Rust 1.", "cargo is 1.63.0", "rustup"]);
 }
 
-/// Lines of the form "trying 1 stream (single), 0:00 so far, at most 20 s more".
+/// Lines of the form "measuring 1 stream (search), 0:00 so far, about 20 s left".
 #[test]
 fn progress_says_what_is_tried_and_how_much_is_left() {
     need_programs!("script");
@@ -304,18 +304,18 @@ fn progress_says_what_is_tried_and_how_much_is_left() {
     let (said, ended) = (&run.stderr, run.trials_shown());
     let (first, rest) = said.split_once('\n').expect("lines");
     assert!(
-        first.starts_with("at most ") && first.contains(" trials, ") && first.contains("longer if"),
+        first.starts_with("up to ") && first.contains(" trials, ") && first.contains("are repeated"),
         "{said}"
     );
-    let tried: Vec<&str> = rest.lines().filter(|line| line.starts_with("trying 1 stream (")).collect();
+    let tried: Vec<&str> = rest.lines().filter(|line| line.starts_with("measuring 1 stream (")).collect();
     assert!(tried.len() == ended && ended >= 1, "every trial says that it begins and how it ends: {said}");
     for line in &tried {
-        let (before, left) = line.split_once(" so far, at most ").expect("what is left");
-        assert!(before.contains("), 0:") && left.ends_with(" s more"), "{line}");
+        let (before, left) = line.split_once(" so far, about ").expect("what is left");
+        assert!(before.contains("), 0:") && left.ends_with(" s left"), "{line}");
     }
     assert!(tried[0].contains("(search)") && said.contains("preparing"), "{said}");
     let bar = on_a_terminal(&world, "stream --content film.ts --streams 1 --hold 2s", &[]);
-    assert!(bar.contains(" s more: trying 1 stream (single)"), "{bar:?}");
+    assert!(bar.contains(" s left: measuring 1 stream"), "{bar:?}");
     assert!(bar.contains("00:00:01"), "and the time that has gone: {bar:?}");
 }
 

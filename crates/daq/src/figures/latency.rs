@@ -19,15 +19,15 @@ pub(super) fn completion(builders: &[&BuilderReport], sources: &[SourcesReport])
     let kinds = [
         ("event complete", Tone::First, merged(&mut builders.iter().map(|b| &b.completion))),
         ("first fragment arrived", Tone::Third, merged(&mut builders.iter().map(|b| &b.first_fragment))),
-        ("order received to fragment sent", Tone::Soft, merged(&mut sources.iter().map(|s| &s.own_delay))),
+        ("order to send, with warm-up", Tone::Soft, merged(&mut sources.iter().map(|s| &s.own_delay))),
     ];
     let layer = |(what, tone, times): &(&str, Tone, Histogram)| {
         Layer::new(what, *tone, Marks::Line { at: slower(times) })
     };
     Some(Figure {
         title: "How long events took".into(),
-        note: "Share that took longer than a time, counted from the trigger's due time; both axes are \
-               logarithmic. A plateau near 200 ms means that TCP waited for lost fragments."
+        note: "The share of events that took longer than the time below; the time counts from the trigger's \
+               due time. A plateau near 200 ms means that TCP waited for lost fragments."
             .into(),
         x: Axis::log("time", "ms"),
         y: Axis::log("share that took longer", ""),

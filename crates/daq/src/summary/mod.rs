@@ -32,7 +32,7 @@ pub(super) fn of(settings: &DaqSettings, reports: &TrialReports) -> Account {
     Account { headline: headline(settings, reports), limit, tables, figures, broke_off }
 }
 
-/// `200 sources: 412 events/s, all complete, 99 % complete within 3.1 ms`.
+/// `200 sources: 412 events/s, all complete, 99 % of them within 3.1 ms`.
 fn headline(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let (events, built) = (reports.events(), reports.per_s(|builder| builder.events.complete)?);
     let came = match (events.complete, events.incomplete) {
@@ -50,7 +50,8 @@ fn headline(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
         }
     };
     let p99 = reports.merged(|builder| &builder.completion).percentile_ns(99.0);
-    let within = p99.map(|p99| format!(", 99 % complete within {}", quantity(Some(p99 as f64 / 1e9), "s")));
+    let of = if events.incomplete == 0 { "them" } else { "the complete ones" };
+    let within = p99.map(|p99| format!(", 99 % of {of} within {}", quantity(Some(p99 as f64 / 1e9), "s")));
     let share = reports.ideal_events_per_s(settings).map(|ideal| 100.0 * built / ideal);
     // The 10 Gbit/s of a veth pair are nominal: a share above 100 % means nothing.
     let share = share.filter(|share| !Resource::Network.rule().is_refuted(share / 100.0));

@@ -86,7 +86,9 @@ pub(super) fn worst(reports: &TrialReports) -> Option<Table> {
     ];
     let mut notes = controls(reports);
     notes.push(
-        "last: share of the events in which it was last; unneeded: unneeded retransmissions".to_owned(),
+        "delay: trigger to its fragment; last: share of events that it completed; missed: events without its \
+         fragment; unneeded: retransmissions of what had arrived"
+            .to_owned(),
     );
     Some(Table { rows, notes, ..Table::new("Sources that events waited for", &columns) })
 }
@@ -123,7 +125,8 @@ pub(super) fn clocks(reports: &TrialReports) -> Option<Table> {
     }
     if all.iter().any(|(_, clock)| clock.same_kernel) {
         notes.push(
-            "groups on the builder's host share its clock (true offset 0); 'bound missed' must be 0 for them"
+            "on the builder's host the true offset is 0; 'missed' (offsets wrong by more than 'error at \
+             most') must be 0 there"
                 .to_owned(),
         );
     }
@@ -133,8 +136,8 @@ pub(super) fn clocks(reports: &TrialReports) -> Option<Table> {
         ("offset", "s"),
         ("error at most", "s"),
         ("drift", "ppm"),
-        ("answers", ""),
-        ("bound missed", ""),
+        ("probes", ""),
+        ("missed", ""),
     ];
     let rows = all.iter().take(CLOCKS_SHOWN).map(row).collect();
     Some(Table { rows, notes, ..Table::new("Clocks of the sources relative to the builder's", &columns) })

@@ -27,7 +27,11 @@ pub(super) fn events(settings: &DaqSettings, reports: &TrialReports) -> Option<T
             sum(|builder| builder.events.unfinished).into(),
         ]
     };
-    let mut notes = Vec::new();
+    let mut notes = vec![
+        "due: vetoed (window or memory full) + triggered; incomplete: given up after --timeout; unfinished: \
+         in progress at the end"
+            .to_owned(),
+    ];
     notes.extend(carried(settings, reports));
     notes.extend(cliff(settings, reports));
     let counts =
@@ -96,7 +100,7 @@ fn carried(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let ideal = reports.ideal_events_per_s(settings).zip(reports.link_bit_per_s(settings));
     let ideal =
         ideal.map(|(ideal, link)| format!("; {} allows at most {} events/s", rate(link), number(ideal)));
-    Some(format!("{payload} of payload, {wire} on the wire{}", ideal.unwrap_or_default()))
+    Some(format!("{payload} of payload, {wire} with all headers{}", ideal.unwrap_or_default()))
 }
 
 pub(super) fn latency(reports: &TrialReports) -> Option<Table> {
@@ -117,7 +121,7 @@ pub(super) fn latency(reports: &TrialReports) -> Option<Table> {
         row("trigger to first fragment", &reports.merged(|builder| &builder.first_fragment)),
         row("first to last fragment", &reports.merged(|builder| &builder.spread)),
         row("first to last send time", &reports.merged(|builder| &builder.skew)),
-        row("order received to fragment sent", &own),
+        row("order to send, with warm-up", &own),
         row("trigger to recovered fragment", &reports.merged(|builder| &builder.recovery)),
     ];
     let builders = reports.builders();
@@ -126,7 +130,7 @@ pub(super) fn latency(reports: &TrialReports) -> Option<Table> {
         .max()
         .map(|bound| format!("clock error of send times: at most {}", seconds(Some(bound)).text("s")));
     let columns = [
-        ("from", ""),
+        ("interval", ""),
         ("p50", "s"),
         ("p90", "s"),
         ("p99", "s"),
@@ -164,8 +168,8 @@ pub(super) fn ledger(settings: &DaqSettings, reports: &TrialReports) -> Option<T
         }
     }
     row("built", ledger.built, "part of a complete event");
-    row("in incomplete events", ledger.in_incomplete, "received before the builder gave up their event");
-    row("late", ledger.late, "received after the builder gave up their event");
+    row("in incomplete events", ledger.in_incomplete, "received before their event was given up");
+    row("late", ledger.late, "received after their event was given up");
     row("duplicate", ledger.duplicate, "received more than once");
     for (reason, count) in &ledger.refused {
         row(&format!("refused: {}", reason.replace('_', " ")), *count, "not used");
@@ -226,7 +230,7 @@ pub(super) fn causes(reports: &TrialReports) -> Option<Table> {
     let columns = [("cause", ""), ("events", ""), ("of all", "%"), ("meaning", "")];
     Some(Table {
         rows: sorted.into_iter().map(row).collect(),
-        notes: vec!["slow: longer than 4 x median, or than median + 20 ms".to_owned()],
+        notes: vec!["slow: over 4 x the median or the median + 20 ms, whichever is less".to_owned()],
         ..Table::new("Why events took long", &columns)
     })
 }
@@ -249,14 +253,13 @@ pub(super) fn slowest(reports: &TrialReports) -> Option<Table> {
         ("took", "s"),
         ("", ""),
         ("last source", ""),
-        ("sent at", "s"),
-        ("arrived at", "s"),
+        ("sent", "s"),
+        ("arrived", "s"),
         ("repeats", ""),
         ("cause", ""),
     ];
     let rows = slow_event_causes::listed(reports).into_iter().take(EVENTS_SHOWN).map(row).collect();
-    let notes =
-        vec!["at: time after the trigger was due; repeats: how often its order was repeated".to_owned()];
+    let notes = vec!["sent, arrived: after the trigger was due; repeats: of its trigger or grant".to_owned()];
     Some(Table { rows, notes, ..Table::new("Slowest events", &columns) })
 }
 
@@ -294,21 +297,28 @@ pub(super) fn credit(reports: &TrialReports) -> Option<Table> {
     };
     let mut rows: Vec<_> = steered.tried.iter().map(|tried| row(tried.credit.to_string(), tried)).collect();
     rows.extend(steered.push.iter().map(|push| row("push: all".to_owned(), push)));
-    let mut notes = vec![format!("credit in use: {}", plural(steered.credit.into(), "fragment"))];
-    let rate = steered.rate_bit_per_s.map(|rate| format!("rate {}", quantity(Some(rate), "bit/s")));
-    let buffer = steered.buffer_bytes.map(|buffer| format!("buffer {}", quantity(Some(buffer as f64), "B")));
+    let mut notes = vec![format!(
+        "credit in use: {}; stalled: events with a fragment that took 150 ms or never came",
+        plural(steered.credit.into(), "fragment")
+    )];
+    let rate = steered.rate_bit_per_s.map(|rate| quantity(Some(rate), "bit/s"));
+    let buffer =
+        steered.buffer_bytes.map(|buffer| format!("buffer of {}", quantity(Some(buffer as f64), "B")));
     let found: Vec<String> = rate.into_iter().chain(buffer).collect();
     if !found.is_empty() {
-        notes.push(format!("estimate of the port: {}", found.join(", ")));
+        notes.push(format!("estimated path to the builder: {}", found.join(", ")));
     }
     if steered.stagger_ns > 0 {
         notes.push(format!(
-            "push would need a stagger of {}",
-            quantity(Some(steered.stagger_ns as f64 / 1e9), "s")
+            "with --pattern push, --stagger {}ns would space the fragments at this rate",
+            steered.stagger_ns
         ));
     }
-    let columns = [("credit", ""), ("events", ""), ("rate", "/s"), ("p99", "s"), ("stalled", "")];
-    Some(Table { rows, notes, ..Table::new("Credit search", &columns) })
+    // Of so few events the 99th percentile is the slowest.
+    let is_few = steered.tried.iter().chain(&steered.push).all(|tried| tried.events < 100);
+    let slowest = if is_few { "max" } else { "p99" };
+    let columns = [("credit", ""), ("events", ""), ("rate", "/s"), (slowest, "s"), ("stalled", "")];
+    Some(Table { rows, notes, ..Table::new("Credit search: short probes with rough rates", &columns) })
 }
 
 /// The orders of the whole trial by outcome.
@@ -318,7 +328,11 @@ pub(super) fn orders(settings: &DaqSettings, reports: &TrialReports) -> Option<T
     let of_sources = |of: fn(&SourcesReport) -> u64| reports.sources.iter().map(of).sum::<u64>();
     let all = [
         ("triggers", sum(|builder| builder.orders.triggers), "one for each event"),
-        ("grants", sum(|builder| builder.orders.grants), "ranges of sources that may send"),
+        (
+            "grants",
+            sum(|builder| builder.orders.grants),
+            "to ranges of sources, after the trigger's own grant",
+        ),
         ("pulls", sum(|builder| builder.orders.pulls), "requests to single sources"),
         (
             "repeated to all",
@@ -331,7 +345,7 @@ pub(super) fn orders(settings: &DaqSettings, reports: &TrialReports) -> Option<T
             "over its connection, after the repetition to all",
         ),
         ("requests for lost bytes", sum(|builder| builder.orders.nacks), "NACK (UDP)"),
-        ("received", of_sources(|host| host.orders), "by all groups of sources together"),
+        ("received", of_sources(|host| host.orders), "once by each process of sources"),
         ("dropped on purpose", of_sources(|host| host.orders_dropped), "fault injection (--drop-orders)"),
         ("missed", of_sources(|host| host.orders_missed), "did not arrive; a later order showed it"),
         (

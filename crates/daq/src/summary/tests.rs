@@ -81,7 +81,7 @@ fn headline_shows_rate_losses_vetoes_and_latency() {
     all.hosts[0].builders[0].events =
         EventCounts { offered: 100, triggered: 100, complete: 100, ..EventCounts::default() };
     let headline = of(&DaqSettings { sources: 3, ..DaqSettings::default() }, &all).headline.unwrap();
-    assert_eq!(headline, "3 sources: 50 events/s, all complete, 99 % complete within 3.1 ms");
+    assert_eq!(headline, "3 sources: 50 events/s, all complete, 99 % of them within 3.1 ms");
     assert_eq!(of(&settings(), &TrialReports::default()).headline, None);
 }
 

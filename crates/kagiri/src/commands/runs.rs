@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use base::format::UNKNOWN;
-use base::outcome::{Certainty, Resource, Run, State};
+use base::outcome::{Run, State};
 use clap::Subcommand;
 use report::terminal::{Entry, list_table};
 use report::text::{clipped, plain};
@@ -17,7 +17,7 @@ use crate::json_document::Document;
 use crate::{dirs, output};
 
 const LIST_WIDTH_MAX: usize = 100;
-const NAME_WIDTH_LEAST: usize = 8;
+const NAME_WIDTH_LEAST: usize = 18;
 
 /// List, show, compare, export and import stored runs.
 #[derive(Subcommand)]
@@ -159,11 +159,6 @@ fn entry(summary: &RunSummary) -> Entry {
         format!("{least}{}", report::words::load(value, &summary.unit))
     });
     let found = summary.finding.as_ref().map(report::findings::median);
-    // The capacity is a lower bound, so the limit is unknown.
-    let limit = match (summary.limit, summary.certainty) {
-        (Resource::None, Certainty::Unknown) => UNKNOWN.to_owned(),
-        (limit, _) => limit.to_string(),
-    };
     Entry {
         run: summary.run.clone(),
         started: summary.started_at.strftime("%Y-%m-%d %H:%M").to_string(),
@@ -171,7 +166,7 @@ fn entry(summary: &RunSummary) -> Entry {
         name: summary.name.clone(),
         state: format!("{:?}", summary.state).to_lowercase(),
         result: found.or(capacity).unwrap_or_else(|| UNKNOWN.to_owned()),
-        limit,
+        limit: report::words::limit_word(summary.limit, summary.certainty).to_owned(),
     }
 }
 
@@ -204,7 +199,8 @@ fn show(name: &str, json: bool, plan: bool) -> Outcome {
     } else if json {
         output::print(&String::from_utf8_lossy(&store::export(&run)?))?;
     } else {
-        output::print(&report::terminal::summary(&run, output::metric_specs(&run), output::style(), None))?;
+        let text = report::terminal::summary(&run, &output::extras(&run, None), output::style(), None);
+        output::print(&text)?;
     }
     Ok(Code::Measured)
 }
@@ -268,7 +264,7 @@ fn import(files: &[PathBuf]) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use base::outcome::LoadMetric;
+    use base::outcome::{Certainty, LoadMetric, Resource};
     use report::terminal::Style;
 
     use super::*;
@@ -308,8 +304,12 @@ mod tests {
         ];
         let mut entries: Vec<Entry> = all.iter().map(entry).collect();
         let words = entries.iter().map(|e| (e.result.as_str(), e.limit.as_str())).collect::<Vec<_>>();
-        let expected =
-            [("≥ 1200 streams", "–"), ("5 streams", "network"), ("–", "–"), ("941 Mbit/s", "none")];
+        let expected = [
+            ("≥ 1200 streams", "unknown"),
+            ("5 streams", "network"),
+            ("–", "unknown"),
+            ("941 Mbit/s", "none found"),
+        ];
         assert_eq!(words, expected);
         fit(&mut entries, LIST_WIDTH_MAX);
         let table = list_table(&entries, Style { colour: false, width: LIST_WIDTH_MAX, unicode: true });

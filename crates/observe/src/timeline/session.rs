@@ -290,8 +290,8 @@ fn doubts(times: &CallTimes, counts: Counts, picture: Option<&Picture>) -> Vec<S
     let shortest_us = times.calls.iter().map(|row| row.p50_us).fold(f64::INFINITY, f64::min);
     if let Some(cost_ns) = times.cost_ns_per_call.filter(|cost_ns| *cost_ns > shortest_us * 1e3) {
         doubts.push(format!(
-            "tracing adds about {cost_ns:.0} ns to a call, more than the shortest of them takes: programs \
-             that make many short calls run slower than alone"
+            "tracing adds about {cost_ns:.0} ns to each call, more than a short call takes: a program that \
+             makes many short calls runs slower while it is traced"
         ));
     }
     doubts

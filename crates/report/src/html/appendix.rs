@@ -9,7 +9,7 @@ use super::number_cell;
 use super::verdict;
 use crate::text::moment;
 use crate::{doubts, words};
-use base::format::{capitalized, duration, metric, number, unit_of};
+use base::format::{capitalized, duration, metric, number, plural, unit_of};
 
 /// More trials than this are left to the CSV export: they are too many to read on a page.
 const TRIALS_MAX: usize = 500;
@@ -74,7 +74,7 @@ pub(super) fn trials(run: &Run) -> Markup {
     html! {
         h2 { "All trials and settings" }
         details {
-            summary { "All " (run.trials.len()) " trials" }
+            summary { (plural(run.trials.len() as u64, "trial")) }
             div.scroll { table {
                 @if run.trials.len() > TRIALS_MAX {
                     caption { "The first " (TRIALS_MAX) "; the CSV export has all of them." }

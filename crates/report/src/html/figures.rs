@@ -124,7 +124,7 @@ pub(super) fn usage(
         let label = format!("{}, {}", trial_label(trial, unit), quantity(Some(*usage), &fit.unit));
         Mark::Point { at: (trial.load, *usage), shape, class, label }
     }));
-    let name = if resource == Resource::Cpu { "CPU" } else { resource.word() };
+    let name = if resource == Resource::Cpu { "CPU" } else { resource.label() };
     Some(Figure {
         id: format!("usage-{index}-{resource}"),
         width: 460.0,

@@ -9,7 +9,7 @@ use crate::digest::{self, Row};
 use crate::text::{moment, unbroken};
 use crate::words::{self, Answer, lower};
 use crate::{doubts, findings};
-use base::format::{UNKNOWN, capitalized, duration, metric_words, number, range};
+use base::format::{UNKNOWN, capitalized, duration, metric_words, number, plural, range};
 
 /// Title, answer and key figures.
 pub(super) fn header(run: &Run) -> Markup {
@@ -47,11 +47,11 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
     let capacity = variant.capacity.value.map_or(UNKNOWN.to_owned(), |value| words::load(value, unit));
     let (predicted, predicted_note) = prediction(variant);
     let cost = variant.saturation.get(&variant.limit.resource).map(|s| {
-        let interval =
-            s.cost_interval.map(|ends| format!("95 %: {}, n = {}", range(Some(ends), &s.unit), s.n));
-        (words::cost(s), interval.unwrap_or_else(|| format!("n = {}", s.n)))
+        let interval = s.cost_interval.map(|ends| format!("95 % interval {}, ", range(Some(ends), &s.unit)));
+        (words::cost(s), interval.unwrap_or_default() + &plural(s.n.into(), "trial"))
     });
     let doubts = doubts::doubts(run).len();
+    let limit = words::limit_word(variant.limit.resource, variant.limit.certainty);
     html! {
         dl.keys {
             @for found in &variant.findings {
@@ -64,12 +64,12 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
                 (figure("capacity", &capacity, &format!("interval: {}; {}",
                     words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
             }
-            (figure("limit", variant.limit.resource.word(), limit_note(variant)))
+            (figure("limit", limit, limit_note(variant)))
             @if !one_load {
                 (figure("predicted", &predicted, &predicted_note))
             }
             @if let Some((cost, interval)) = cost {
-                (figure(&format!("{} per {}", variant.limit.resource, words::singular(unit)), &cost,
+                (figure(&format!("{} per {}", variant.limit.resource.label(), words::singular(unit)), &cost,
                     &interval))
             }
             (figure("trials", &run.trials.len().to_string(),
@@ -84,8 +84,8 @@ fn prediction(variant: &VariantOutcome) -> (String, String) {
     let unit = &variant.capacity.unit;
     let note = match (variant.predicted, words::prediction_doubt(variant)) {
         (None, Some(_)) => words::PREDICTION_REFUTED.to_owned(),
-        (Some(_), Some(why)) => format!("{unit} from slopes and ceilings alone; doubtful: {why}"),
-        (_, None) => format!("{unit} from slopes and ceilings alone"),
+        (Some(_), Some(why)) => format!("{unit}, {}; doubtful: {why}", words::PREDICTED_FROM),
+        (_, None) => format!("{unit}, {}", words::PREDICTED_FROM),
     };
     (words::predicted(variant), note)
 }
@@ -93,7 +93,7 @@ fn prediction(variant: &VariantOutcome) -> (String, String) {
 /// How sure the limit is; that there was none is sure of the loads offered only.
 fn limit_note(variant: &VariantOutcome) -> &'static str {
     match (variant.limit.resource, variant.limit.certainty) {
-        (Resource::None, Certainty::Unknown) => "unknown",
+        (Resource::None, Certainty::Unknown) => "",
         (Resource::None, _) => "within the measured loads",
         (_, certainty) => words::certainty_word(certainty),
     }
@@ -103,7 +103,7 @@ fn figure(name: &str, value: &str, note: &str) -> Markup {
     html! { div { dt { (name) } dd { (value) small { (note) } } } }
 }
 
-/// One table of all loads and variants: steady, or how it failed and after how long.
+/// One table of all loads and variants: the verdict, and how it failed and after how long.
 pub(super) fn verdicts(run: &Run) -> Markup {
     // Of single loads the comparison has the verdicts.
     if run.variants.len() < 2 || run.trials.is_empty() || !findings::side_by_side(run).is_empty() {
@@ -116,7 +116,7 @@ pub(super) fn verdicts(run: &Run) -> Markup {
     html! {
         h2 { "Verdicts" }
         div.scroll { table {
-            caption { "Per load and variant: steady, or the failure and its time in the hold." }
+            caption { "Per load and variant: trials with this verdict / all trials, and why it is no pass." }
             thead { tr {
                 th.n scope="col" { (run.capacity.unit) }
                 @for variant in &run.variants { th.name scope="col" { (variant.name) } }
@@ -136,7 +136,7 @@ pub(super) fn verdicts(run: &Run) -> Markup {
 fn how(row: &Row) -> Markup {
     html! {
         (verdict(row.verdict, &row.verdict_words())) " "
-        @if row.verdict != Verdict::Pass { (unbroken(&row.how())) } @else { "steady" }
+        @if row.verdict != Verdict::Pass { (unbroken(&row.how())) }
     }
 }
 
@@ -188,7 +188,7 @@ fn found(run: &Run, rows: &[findings::Row]) -> Markup {
                         (number_cell(&words::change(median_of(row, 0), median_of(row, index))))
                     }
                 }
-                td { (limit_words(variant)) }
+                td { (words::limit_cell(&variant.limit)) }
                 td { @for verdict in verdicts(&variant.name) { (verdict) } }
             } } }
         } }
@@ -197,10 +197,6 @@ fn found(run: &Run, rows: &[findings::Row]) -> Markup {
 
 fn median_of(row: &findings::Row, index: usize) -> Option<f64> {
     row.findings[index].and_then(LoadMetric::median)
-}
-
-fn limit_words(variant: &VariantOutcome) -> String {
-    format!("{} ({})", variant.limit.resource, words::certainty_word(variant.limit.certainty))
 }
 
 fn capacities(run: &Run) -> Markup {
@@ -230,7 +226,7 @@ fn capacities(run: &Run) -> Markup {
                 td.n { (variant.repetitions.len()) }
                 (number_cell(&words::change(first.capacity.value, variant.capacity.value)))
                 (number_cell(&words::predicted(variant)))
-                td { (limit_words(variant)) }
+                td { (words::limit_cell(&variant.limit)) }
                 @for resource in [Resource::Cpu, Resource::Disk, Resource::Network] {
                     (number_cell(&variant.saturation.get(&resource).map_or(UNKNOWN.to_owned(), words::cost)))
                 }

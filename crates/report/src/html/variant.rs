@@ -1,7 +1,7 @@
 //! The section of one variant: limit, figures, tables, explanation.
 
-use base::metric::MetricSpec;
 use base::outcome::{Limit, Resource, Run, VariantOutcome};
+use base::verdict::Verdict;
 use maud::{Markup, html};
 
 use super::{Extras, drawn, figures, number_cell, side_by_side, timeline, verdict};
@@ -22,7 +22,7 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, extras:
                 // Several variants have theirs together, above.
                 @if !several { (side_by_side(&variant.account.tables)) }
                 h3 { "Per load" }
-                (loads(run, variant, &rows, extras.specs))
+                (loads(run, variant, &rows, extras))
                 @if words::is_one_load(run, variant) {
                     @if words::wants_a_search(run, variant) { p { "Capacity: " (words::NOT_SEARCHED) "." } }
                 } @else {
@@ -40,7 +40,7 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, extras:
             (limit(&variant.limit))
             @if !variant.considerations.is_empty() {
                 h3 { "Explanation" }
-                p.caption { "Conclusions that no counter confirms are marked 'inferred'." }
+                p.caption { "What was computed, and not measured, is marked 'inferred'." }
                 @for paragraph in &variant.considerations { p { (consideration(paragraph)) } }
             }
             @if let Some(figure) = timeline::figure(run, variant, index, extras.presentation) {
@@ -73,8 +73,8 @@ fn pictures(run: &Run, variant: &VariantOutcome, index: usize) -> Markup {
 }
 
 /// The table per load, as in the reference report with the margin and the evidence added.
-fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]) -> Markup {
-    let columns: Vec<_> = digest::columns(run, specs)
+fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], extras: &Extras) -> Markup {
+    let columns: Vec<_> = digest::columns(run, extras.specs)
         .into_iter()
         .map(|column| {
             let values: Vec<_> = rows.iter().map(|row| row.value(&column)).collect();
@@ -82,14 +82,17 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]
             (column, values, scale)
         })
         .collect();
-    let evidence: Vec<_> = rows.iter().map(Row::evidence).collect();
+    let notes = |row: &Row| {
+        let why = (row.verdict != Verdict::Pass).then(|| row.how());
+        why.into_iter().chain(row.evidence()).collect::<Vec<_>>().join("; ")
+    };
     html! {
         div.scroll { table {
             caption {
-                "Medians over the hold of the valid trials at each load (slack: minimum; stalls and \
-                 start-up: maximum). "
+                "Medians of the valid trials at each load, over their holds (slack: minimum; stalls and \
+                 start-up: maximum). The hold is the judged part of a trial. "
                 "CPU is in % of one core. Verdict: trials with this verdict / all trials. " (UNKNOWN)
-                    " = unknown."
+                    " = unknown. " (capitalized(extras.presentation.columns_note))
             }
             thead { tr {
                 th.n scope="col" { (variant.capacity.unit) }
@@ -103,7 +106,7 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], specs: &[MetricSpec]
                 th.n scope="row" { (number(row.load)) }
                 td { (verdict(row.verdict, &row.verdict_words())) }
                 @for (_, values, scale) in &columns { (number_cell(&scale.number(values[i]))) }
-                td.wide { (unbroken(&row.how())) @for counter in &evidence[i] { "; " (unbroken(counter)) } }
+                td.wide { (unbroken(&notes(row))) }
             } } }
         } }
     }
@@ -122,7 +125,7 @@ fn usage(run: &Run, variant: &VariantOutcome, index: usize) -> Markup {
     html! {
         h3 { "Usage against load" }
         p.caption {
-            "Every point is a trial. The line is fitted to the trials that passed (n in the table below). "
+            "Every point is a trial. The line is fitted to the trials that passed. "
             "Where it meets the ceiling, the resource is exhausted."
         }
         div.pair { @for (figure, ceiling) in &drawn { figure {
@@ -145,21 +148,21 @@ fn saturation(variant: &VariantOutcome) -> Markup {
                                                       with 95 % "
                 "intervals. CPU is in % of one core. If the interval contains zero, the cost is not \
                  measurable. "
-                "Negative intercepts are shown as about 0."
+                "A negative use at no load is shown as about 0."
             }
             thead { tr {
                 th scope="col" { "resource" }
                 th.n scope="col" { "cost per " (words::singular(unit)) }
-                th.n scope="col" { "95 %" }
+                th.n scope="col" { "95 % interval" }
                 th.n scope="col" { "at no load" }
                 th.n scope="col" { "ceiling" }
-                th scope="col" { "source" }
-                th.n scope="col" { "saturates at" small { (unit) } }
-                th.n scope="col" { "95 %" }
-                th.n scope="col" { "n" }
+                th scope="col" { "source of the ceiling" }
+                th.n scope="col" { "exhausted at" small { (unit) } }
+                th.n scope="col" { "95 % interval" }
+                th.n scope="col" { "trials" }
             } }
             tbody { @for (resource, s) in &variant.saturation { tr {
-                th scope="row" { (resource) }
+                th scope="row" { (resource.label()) }
                 (number_cell(&words::cost(s)))
                 (number_cell(&range(s.cost_interval, &s.unit)))
                 (number_cell(&words::at_no_load(s)))
@@ -181,8 +184,8 @@ fn limit(limit: &Limit) -> Markup {
         @if !limit.evidence.is_empty() {
             ul.plain { @for piece in &limit.evidence { li {
                 (unbroken(&capitalized(&piece.statement))) " "
-                span.tag { @if piece.resource != Resource::None { (piece.resource) ", " }
-                    @if piece.inferred { "inferred" } @else { "read from a counter" } }
+                span.tag { @if piece.resource != Resource::None { (piece.resource.label()) ", " }
+                    @if piece.inferred { "inferred" } @else { "measured" } }
             } } }
         }
     }

@@ -144,7 +144,7 @@ mod tests {
             "pselect6 (blocked)",
             "pselect6  ready    40000",
             "about 190 ns to each call",
-            "none of 40003 events was lost",
+            "none of the 40003 kernel records was lost",
             "2 × accept4",
             "select()",
             "Doubt: something",
@@ -175,7 +175,7 @@ mod tests {
             "{waits}"
         );
         assert!(
-            read.contains("pselect6 (ready), 0.2 % of the elapsed time. All traced calls: 0.2 %"),
+            read.contains("pselect6 (not blocked), 0.2 % of the elapsed time. All traced calls: 0.2 %"),
             "{read}"
         );
         let ascii = call_times(&times(), Style { colour: false, width: 40, unicode: false });

@@ -85,7 +85,7 @@ fn one_pair(pair: &Pair, with_run: bool, style: &Style) -> String {
 fn limits([a, b]: [Resource; 2]) -> String {
     let met = |resource: Resource| match resource {
         Resource::None => "no limit found".to_owned(),
-        found => found.to_string(),
+        found => found.label().to_owned(),
     };
     match (a, b) {
         (Resource::None, Resource::None) => "none found".to_owned(),

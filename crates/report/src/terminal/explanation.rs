@@ -16,9 +16,10 @@ pub fn explanation(outcome: &VariantOutcome, ignored_columns: &[String], style: 
     let carried = match (outcome.capacity.value, outcome.predicted) {
         (Some(value), Some(predicted)) if value != predicted => {
             format!(
-                "Carries {least}{}; slopes and ceilings alone predict {}.",
+                "Carries {least}{}; predicted {}: {}.",
                 words::load(value, &unit),
-                predicted
+                words::PREDICTED_FROM,
+                words::load(predicted, &unit)
             )
         }
         (Some(value), None) => format!("Carries {least}{}.", words::load(value, &unit)),

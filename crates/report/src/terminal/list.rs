@@ -32,7 +32,7 @@ impl From<&Run> for Entry {
             name: run.name.clone(),
             state: words::state_word(run.state).to_owned(),
             result: found.or_else(capacity).unwrap_or_else(|| UNKNOWN.to_owned()),
-            limit: run.limit.resource.to_string(),
+            limit: words::limit_word(run.limit.resource, run.limit.certainty).to_owned(),
         }
     }
 }
@@ -75,10 +75,7 @@ pub fn comparison(runs: &[&Run], style: Style) -> String {
         Column::numbers(&["n"], cells(&|_, v| v.repetitions.len().to_string())),
         Column::numbers(&["change"], cells(&|_, v| change(v.capacity.value))),
         Column::numbers(&["predicted"], cells(&|_, v| words::predicted(v))),
-        Column::words(
-            &["limit"],
-            cells(&|_, v| format!("{} ({})", v.limit.resource, words::certainty_word(v.limit.certainty))),
-        ),
+        Column::words(&["limit"], cells(&|_, v| words::limit_cell(&v.limit))),
     ];
     let unit =
         format!("Capacities in {}. Change: relative to the first line.\n", plain(&first.capacity.unit));

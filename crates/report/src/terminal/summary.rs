@@ -10,6 +10,7 @@ use super::Style;
 use super::paint::Tone;
 use super::table::{Column, render, render_apart};
 use crate::digest::{self, Row};
+use crate::html::Extras;
 use crate::tables::{PrintedColumn, printed};
 use crate::text::{clipped, moment, plain};
 use crate::{doubts, findings, words};
@@ -21,16 +22,16 @@ const EVIDENCE_MAX: usize = 4;
 /// The run as text: the answer in words first, then a table per variant (medians per load over the hold; the
 /// least slack, the most stalls and the longest start-up), saturation, requirements, doubts, and where the
 /// page lies when `page` names it. Ends with a line break.
-pub fn summary(run: &Run, specs: &[MetricSpec], style: Style, page: Option<&str>) -> String {
+pub fn summary(run: &Run, extras: &Extras, style: Style, page: Option<&str>) -> String {
     let mut text = answer(run, &style);
     if run.variants.len() > 1 {
         text += "\n";
         text += &variants(run, &style);
     }
     for variant in &run.variants {
-        text += &one_variant(run, variant, specs, &style);
+        text += &one_variant(run, variant, extras, &style);
     }
-    text += &requirements(run, specs, &style);
+    text += &requirements(run, extras.specs, &style);
     text += &doubt_lines(run, &style);
     text += &footer(run, &style, page);
     style.spell(text)
@@ -64,10 +65,7 @@ pub(super) fn toned(style: &Style, tone: Tone, lead: &str, text: &str) -> String
 fn variants(run: &Run, style: &Style) -> String {
     let shown = |f: &dyn Fn(&VariantOutcome) -> String| run.variants.iter().map(f).collect::<Vec<_>>();
     let name = Column::words(&["variant"], shown(&|v| clipped(&plain(&v.name), 28)));
-    let limit = Column::words(
-        &["limit"],
-        shown(&|v| format!("{} ({})", v.limit.resource, words::certainty_word(v.limit.certainty))),
-    );
+    let limit = Column::words(&["limit"], shown(&|v| words::limit_cell(&v.limit)));
     let found = findings::side_by_side(run);
     if !found.is_empty() {
         let columns = found.iter().enumerate().flat_map(|(at, row)| found_columns(row, at == 0));
@@ -110,14 +108,14 @@ fn found_columns(row: &findings::Row, is_main: bool) -> Vec<Column> {
     columns
 }
 
-fn one_variant(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style: &Style) -> String {
+fn one_variant(run: &Run, variant: &VariantOutcome, extras: &Extras, style: &Style) -> String {
     let mut text = "\n".to_owned();
     if run.variants.len() > 1 {
         text += &toned(style, Tone::Bold, "", &plain(&variant.name));
     }
     // The tables of one load's trial say more than a row of its metrics.
     if !(words::is_one_load(run, variant) && print_tables(&variant.account, style, &mut text)) {
-        text += &loads(run, variant, specs, style);
+        text += &loads(run, variant, extras, style);
     }
     if !variant.saturation.is_empty() {
         text += "\n";
@@ -125,7 +123,12 @@ fn one_variant(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style:
     }
     text += "\n";
     text += &capacity(run, variant, style);
-    text + &evidence(&variant.limit, EVIDENCE_MAX, style)
+    // The costs are in the table of resources.
+    let mut limit = variant.limit.clone();
+    let is_cost = |piece: &Evidence| piece.inferred && piece.values.contains_key("saturates_at_load");
+    let first = limit.evidence.first().cloned();
+    limit.evidence.retain(|piece| Some(piece) == first.as_ref() || !is_cost(piece));
+    text + &evidence(&limit, EVIDENCE_MAX, style)
 }
 
 /// Evidence of a limit after the first piece, which the answer contains.
@@ -169,8 +172,8 @@ fn capacity(run: &Run, variant: &VariantOutcome, style: &Style) -> String {
         Some(load) => {
             let load = words::load(load, &variant.capacity.unit);
             let doubt = words::prediction_doubt(variant).map(|why| format!("; doubtful: {why}"));
-            let doubt = doubt.unwrap_or_default();
-            style.wrapped("Predicted capacity: ", &format!("{load} from slopes and ceilings alone{doubt}"))
+            let (from, doubt) = (words::PREDICTED_FROM, doubt.unwrap_or_default());
+            style.wrapped("Predicted capacity: ", &format!("{load}, {from}{doubt}"))
         }
         None if words::prediction_doubt(variant).is_some() => {
             style.wrapped("Predicted capacity: ", words::PREDICTION_REFUTED)
@@ -182,7 +185,7 @@ fn capacity(run: &Run, variant: &VariantOutcome, style: &Style) -> String {
     }
 }
 
-fn loads(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style: &Style) -> String {
+fn loads(run: &Run, variant: &VariantOutcome, extras: &Extras, style: &Style) -> String {
     let rows = digest::rows(run, &variant.name);
     if rows.is_empty() {
         return "No trials.\n".to_owned();
@@ -197,13 +200,15 @@ fn loads(run: &Run, variant: &VariantOutcome, specs: &[MetricSpec], style: &Styl
     if head != load.unit && !load.unit.is_empty() {
         columns[0].head = vec!["load".to_owned(), load.unit.clone()];
     }
-    for column in digest::columns(run, specs).into_iter().filter(|column| !column.spare) {
+    for column in digest::columns(run, extras.specs).into_iter().filter(|column| !column.spare) {
         let values: Vec<_> = rows.iter().map(|row| row.value(&column)).collect();
         let scale = Scale::for_values(column.unit, values.iter().copied().flatten());
         let cells = values.iter().map(|value| scale.number(*value)).collect();
         columns.push(Column::numbers(&[&column.heading, &scale.unit], cells));
     }
-    coloured(&render(&columns, 2, style), style)
+    let note = extras.presentation.columns_note;
+    let note = if note.is_empty() { String::new() } else { style.wrapped("", note) };
+    coloured(&render(&columns, 2, style), style) + &note
 }
 
 /// Units of loads that take a prefix.
@@ -236,17 +241,17 @@ pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style
     let ceiling = |s: &Saturation| quantity(s.ceiling.as_ref().map(|ceiling| ceiling.value), &plain(&s.unit));
     let each = format!("per {}", plain(words::singular(unit)));
     let columns = [
-        Column::words(&["resource"], all.keys().map(ToString::to_string).collect()),
+        Column::words(&["resource"], all.keys().map(|resource| resource.label().to_owned()).collect()),
         Column::numbers(&[&each], shown(&words::cost)),
         Column::numbers(&["ceiling"], shown(&ceiling)),
-        Column::numbers(&["saturates at"], shown(&words::saturates_at)),
-        Column::numbers(&["95 %"], shown(&words::saturates_within)),
-        Column::numbers(&["n"], shown(&|s| s.n.to_string())),
+        Column::numbers(&["exhausted at"], shown(&words::saturates_at)),
+        Column::numbers(&["95 % interval"], shown(&words::saturates_within)),
+        Column::numbers(&["trials"], shown(&|s| s.n.to_string())),
     ];
     // Where a ceiling is known from is a sentence, which a column would have to cut.
     let known = all.iter().filter_map(|(resource, s)| Some((resource, s.ceiling.as_ref()?)));
     let sources = known.map(|(resource, ceiling)| {
-        style.wrapped(&format!("Ceiling of {resource}: "), &plain(&ceiling.source))
+        style.wrapped(&format!("Ceiling of {}: ", resource.label()), &plain(&ceiling.source))
     });
     render(&columns, 1, style) + &sources.collect::<String>()
 }

@@ -10,7 +10,8 @@ pub fn watched(times: &CallTimes) -> String {
     let calls: u64 = times.calls.iter().map(|row| row.count).sum();
     let processes = counted(times.processes, "process", "processes");
     let threads = counted(times.threads, "thread", "threads");
-    let ended = times.ended.as_deref().map_or_else(String::new, |ended| format!("; {}", plain(ended)));
+    let ended = |text: &str| plain(text).replace("it ended with exit status: ", "exit status ");
+    let ended = times.ended.as_deref().map_or_else(String::new, |text| format!("; {}", ended(text)));
     format!(
         "{}: {}, {processes}, {threads}, {}{ended}.{}",
         plain(&times.target),
@@ -34,14 +35,15 @@ fn most(times: &CallTimes) -> String {
         }
         _ => String::new(),
     };
-    format!(" Longest: {} ({}), {share}.{rest}", plain(&row.name), row.state.name())
+    let state = if row.state == CallState::Ready { "not blocked" } else { row.state.name() };
+    format!(" Most time: {} ({state}), {share}.{rest}", plain(&row.name))
 }
 
 pub fn traced(times: &CallTimes) -> String {
     let within = times.backend == IN_PROCESS;
     let (how, one, many, nothing) = match within {
         true => ("Timed inside the program, by its own spans", "span", "spans", "an empty one"),
-        false => ("Traced by", "call", "events", "an empty call"),
+        false => ("Traced by", "call", "kernel records", "an empty call"),
     };
     let cost = match (times.cost_ns_per_call, times.cost) {
         (Some(ns), Some(cost)) => format!(
@@ -55,8 +57,8 @@ pub fn traced(times: &CallTimes) -> String {
     let because = because.map_or_else(String::new, |because| format!(" ({})", plain(because)));
     let by = if within { String::new() } else { format!(" {}", plain(&times.backend)) };
     let lost = match times.events_lost {
-        0 => format!("none of {} {many} was lost", times.events_counted),
-        lost => format!("{lost} of {} {many} were lost", times.events_counted),
+        0 => format!("none of the {} {many} was lost", times.events_counted),
+        lost => format!("{lost} of the {} {many} were lost", times.events_counted),
     };
     format!("{how}{by}{because}, {cost}; {lost}.")
 }

@@ -81,7 +81,7 @@ fn run() -> Run {
 
 #[test]
 fn terminal_shows_single_loads_side_by_side() {
-    let text = summary(&run(), SPECS, PLAIN, None);
+    let text = summary(&run(), &Extras { specs: SPECS, ..Extras::default() }, PLAIN, None);
     let table: Vec<&str> = text.lines().skip_while(|line| !line.contains("repetitions")).take(7).collect();
     for said in ["goodput", "loss", "Mbit/s", "938.0 to 941.0", "+1.1 %", "network (confirmed)"] {
         assert!(table.iter().any(|line| line.contains(said)), "{said}\n{text}");

@@ -161,13 +161,13 @@ fn doubtful_prediction_is_marked_everywhere() {
     let mut run = simulate::cpu_limited();
     let shown = |run: &Run| {
         let style = Style { colour: false, width: 200, unicode: true };
-        (words(&page(run, &EXTRAS)), summary(run, EXTRAS.specs, style, None))
+        (words(&page(run, &EXTRAS)), summary(run, &EXTRAS, style, None))
     };
     run.variants[0].predicted = Some(809.0);
     run.variants[0].doubts.push(Doubt::PredictionDisagrees { predicted: 809.0, measured: 5.0 }.into());
     let (page, text) = shown(&run);
     assert!(page.contains("809?") && page.contains("doubtful: 5 was measured"), "{page}");
-    assert!(text.contains("alone; doubtful: 5 was measured"), "{text}");
+    assert!(text.contains("from costs and ceilings; doubtful: 5 was measured"), "{text}");
     run.variants[0].predicted = None;
     let (page, text) = shown(&run);
     assert!(page.contains("far smaller loads failed"), "{page}");

@@ -1,5 +1,6 @@
 //! What a terminal shows.
 
+use report::html::Extras;
 use report::terminal::{Entry, Style, comparison, differences, list_table, summary};
 
 use base::doubt::Doubt;
@@ -14,7 +15,7 @@ fn summaries_of_all_kinds_of_runs() {
     for (name, run) in simulate::all() {
         insta::assert_snapshot!(
             format!("summary_{name}"),
-            summary(&run, &[], PLAIN, Some("/tmp/report.html"))
+            summary(&run, &Extras::default(), PLAIN, Some("/tmp/report.html"))
         );
     }
 }
@@ -27,7 +28,7 @@ fn nothing_is_wider_than_the_terminal() {
             variant.limit.evidence.extend(variant.limit.evidence.clone());
         }
         for width in [40, 60, 80, 132] {
-            let text = summary(&run, &[], Style { width, ..PLAIN }, None);
+            let text = summary(&run, &Extras::default(), Style { width, ..PLAIN }, None);
             let widest = text.lines().map(|line| line.chars().count()).max();
             assert!(widest <= Some(width), "{name} at {width}: {widest:?}\n{text}");
         }
@@ -37,15 +38,20 @@ fn nothing_is_wider_than_the_terminal() {
 #[test]
 fn colours_and_unicode_follow_the_style() {
     let run = simulate::interrupted();
-    let plain = summary(&run, &[], Style { unicode: false, ..PLAIN }, None);
+    let plain = summary(&run, &Extras::default(), Style { unicode: false, ..PLAIN }, None);
     assert!(plain.is_ascii() && !plain.contains('\u{1b}'), "{plain}");
-    let coloured = summary(&simulate::cpu_limited(), &[], Style { colour: true, ..PLAIN }, None);
+    let coloured =
+        summary(&simulate::cpu_limited(), &Extras::default(), Style { colour: true, ..PLAIN }, None);
     assert!(coloured.contains("\u{1b}[32mpass\u{1b}[0m 3/3") || coloured.contains("\u{1b}[32mpass\u{1b}[0m"));
     let mut bare = coloured;
     for code in ["1", "2", "31", "32", "33", "0"] {
         bare = bare.replace(&format!("\u{1b}[{code}m"), "");
     }
-    assert_eq!(bare, summary(&simulate::cpu_limited(), &[], PLAIN, None), "colour changes no character");
+    assert_eq!(
+        bare,
+        summary(&simulate::cpu_limited(), &Extras::default(), PLAIN, None),
+        "colour changes no character"
+    );
 }
 
 #[test]
@@ -54,7 +60,7 @@ fn escape_sequences_in_names_do_not_reach_the_terminal() {
     run.name = "\u{1b}[2Jwiped".into();
     run.variants[0].name = "\u{1b}]0;title\u{7}".into();
     run.failure = Some("\u{1b}[31m".into());
-    let text = summary(&run, &[], PLAIN, Some("/tmp/\u{1b}[0m"));
+    let text = summary(&run, &Extras::default(), PLAIN, Some("/tmp/\u{1b}[0m"));
     assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text}");
 }
 
@@ -119,7 +125,7 @@ fn unknown_ceilings_are_one_doubt_and_sources_are_complete() {
     variant.doubts = ["disk", "network", "memory"]
         .map(|name| Doubt::CeilingUnknown { resource: name.into() }.into())
         .to_vec();
-    let text = summary(&run, &[], PLAIN, None);
+    let text = summary(&run, &Extras::default(), PLAIN, None);
     let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(joined.contains("Doubt: the ceilings of disk, network and memory are unknown; give them with"));
     assert_eq!(joined.matches("--ceiling disk").count(), 1, "{text}");
@@ -134,7 +140,7 @@ fn single_load_is_not_reported_as_search() {
         Doubt::CapacityIsLowerBound { reason: "no load failed".into() }.into(),
         Doubt::SingleRepetition.into(),
     ];
-    let text = summary(&run, &[], PLAIN, None);
+    let text = summary(&run, &Extras::default(), PLAIN, None);
     assert!(text.starts_with("Carried 3 streams of 25 Mbit/s in a single trial.\n"), "{text}");
     assert!(
         text.contains("Capacity: not searched, because one load") && !text.contains("Predicted capacity"),

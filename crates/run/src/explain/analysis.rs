@@ -167,7 +167,7 @@ fn ceilings(table: &LoadTable) -> BTreeMap<Resource, Ceiling> {
     let most = used.max_by(f64::total_cmp);
     // More than one core was used: how many there are cannot be guessed.
     if most.is_some_and(|most| most <= 103.0) {
-        let source = format!("{ASSUMED}: one core");
+        let source = format!("{ASSUMED}, one core");
         ceilings.entry(Resource::Cpu).or_insert(Ceiling { value: 100.0, source });
     }
     ceilings

@@ -20,7 +20,7 @@ pub fn consider(analysis: &Analysis, explanation: &Explanation) -> Vec<String> {
         Some(limit(analysis, explanation)),
         next(analysis, explanation),
         help(analysis, explanation),
-        Some(sureness(analysis, explanation)),
+        sureness(analysis, explanation),
     ];
     paragraphs.into_iter().flatten().collect()
 }
@@ -28,16 +28,16 @@ pub fn consider(analysis: &Analysis, explanation: &Explanation) -> Vec<String> {
 fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
     let unit = &analysis.table.load_unit;
     let n = format!(
-        "n = {} at {}",
+        "{} at {}",
         format::plural(analysis.table.rows.len() as u64, "trial"),
         format::plural(analysis.table.loads().len() as u64, "load")
     );
     let load = |load| words::load(load, unit);
     let predicted = match (explanation.predicted, explanation.capacity.value) {
         (Some(most), _) => {
-            format!("the lines and ceilings predict a capacity of {} (inferred; {n})", load(most))
+            format!("the costs and ceilings predict a capacity of {} (inferred from {n})", load(most))
         }
-        (None, Some(most)) => format!("usage grew with the load up to {} (inferred; {n})", load(most)),
+        (None, Some(most)) => format!("usage grew with the load up to {} (inferred from {n})", load(most)),
         (None, None) => format!("no capacity can be predicted without a ceiling and two loads ({n})"),
     };
     if let Some(resource) = analysis.what_if {
@@ -53,17 +53,17 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
         return format!("The table has no verdicts: {predicted}.{}", bend.unwrap_or_default());
     };
     let capacity = &explanation.capacity;
-    let times = |n: u32| if n == 1 { "once".to_owned() } else { format!("{n} times") };
+    let trials = |n: u32| format::plural(n.into(), "trial");
     let mut text = match (capacity.value, measured.failed) {
         (Some(value), _) if value > 0.0 => {
-            format!("{} passed ({}; {n})", load(value), times(capacity.passes))
+            format!("{} passed ({})", load(value), trials(capacity.passes))
         }
-        (_, Some(failed)) => format!("No load passed; {} failed ({n})", load(failed)),
-        _ => format!("No trial could be judged ({n})"),
+        (_, Some(failed)) => format!("No load passed; {} failed", load(failed)),
+        _ => "No trial could be judged".to_owned(),
     };
     match (measured.failed, measured.invalid) {
         (Some(failed), _) if measured.carried.is_some() => {
-            text += &format!(", {} failed ({})", load(failed), times(capacity.failures_above));
+            text += &format!(", {} failed ({})", load(failed), trials(capacity.failures_above));
         }
         (None, Some(invalid)) => text += &format!("; at {} no trial was valid", load(invalid)),
         (None, None) if measured.carried.is_some() => {
@@ -71,27 +71,20 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
         }
         _ => {}
     }
-    format::capitalized(&text) + "."
+    format!("{}; {n} in all.", format::capitalized(&text))
 }
 
 fn costs(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let cost = |(resource, saturation): (&Resource, &Saturation)| {
-        let interval = saturation
-            .cost_interval
-            .map(|ends| format!("95 %: {}, ", format::range(Some(ends), resource.unit())));
-        format!(
-            "{} ({}n = {})",
-            words::cost(*resource, saturation.cost_per_load),
-            interval.unwrap_or_default(),
-            saturation.n
-        )
+        let Saturation { cost_per_load, cost_interval, n, .. } = saturation;
+        words::cost_with_interval(*resource, *cost_per_load, *cost_interval, *n)
     };
     // Usage that does not rise beyond its noise has no measurable cost.
     let rises =
         |s: &Saturation| s.cost_per_load > 0.0 && s.cost_interval.is_none_or(|[least, _]| least > 0.0);
     let costs: Vec<String> = explanation.saturation.iter().filter(|(_, s)| rises(s)).map(cost).collect();
     let unit = words::one(&analysis.table.load_unit);
-    (!costs.is_empty()).then(|| format!("Each {unit} costs {} (slopes: inferred).", words::list(&costs)))
+    (!costs.is_empty()).then(|| format!("By fitted lines, each {unit} costs {}.", words::list(&costs)))
 }
 
 /// The limit, with the two strongest reasons.
@@ -114,14 +107,15 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
                 limited(resource)
             )
         }
-        (resource, Certainty::Confirmed) => {
+        (resource, Certainty::Confirmed) if limit.is_counted() => {
             format!("The limit is {}, confirmed by counters", limited(resource))
         }
+        (resource, Certainty::Confirmed) => format!("The limit is probably {}", limited(resource)),
         // The limit is the workload's own, so there are no lines.
         (resource, _) if analysis.table.limit.is_some() => {
             format!("The limit is probably {}, which is nearest; no counter confirms it", limited(resource))
         }
-        (resource, _) => format!("The limit is {}, as its line predicts (inferred)", limited(resource)),
+        (resource, _) => format!("The limit is {}, by its cost and ceiling (inferred)", limited(resource)),
     };
     let own = limit.evidence.iter().filter(|e| e.resource == limit.resource).take(2);
     let reasons: Vec<String> = own
@@ -138,10 +132,10 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
         let value = words::amount(limit.resource, ceiling.value);
         let how = match &ceiling.source {
             source if source.starts_with(ASSUMED) => "an assumption",
-            source if source.starts_with(INFERRED) => "inferred from where its usage stopped growing",
+            source if source.starts_with(INFERRED) => "where its usage stopped growing (inferred)",
             _ => return None,
         };
-        Some(format!(" Its ceiling of {value} is {how}; set the true ceiling with --ceiling."))
+        Some(format!(" The ceiling of {value} is {how}; set the true one with --ceiling."))
     });
     format!("{head}.{}{}", reasons.concat(), guessed.unwrap_or_default())
 }
@@ -212,7 +206,10 @@ fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         Resource::Workload(spec) if !spec.remedy.is_empty() => spec.remedy,
         Resource::Workload(_) | Resource::None => return None,
     };
-    let twice = explanation.saturation.get(&resource).and_then(|s| {
+    // A prediction that the measurement refutes must not be doubled.
+    let disagrees = |note: &DoubtNote| matches!(note.doubt, Doubt::PredictionDisagrees { .. });
+    let saturation = explanation.saturation.get(&resource);
+    let twice = saturation.filter(|_| !explanation.doubts.iter().any(disagrees)).and_then(|s| {
         let ceiling = s.ceiling.as_ref()?.value;
         let load = (2.0 * ceiling - s.usage_at_zero) / s.cost_per_load;
         let (end, by) = match others(explanation).first() {
@@ -236,49 +233,35 @@ fn amount_of(resource: Resource) -> &'static str {
     match resource {
         Resource::Disk => "disk throughput",
         Resource::Network => "network throughput",
-        Resource::Player => "CPU of the players",
+        Resource::Player => "CPU of the measuring side",
         _ => words::subject(resource),
     }
 }
 
-fn sureness(analysis: &Analysis, explanation: &Explanation) -> String {
+/// The prediction beside the measurement, where there are both.
+fn sureness(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let unit = &analysis.table.load_unit;
-    let mut text = String::new();
+    let mut sentences = Vec::new();
     if let (Some(predicted), Some(measured)) = (explanation.predicted, analysis.measured.as_ref())
         && let Some(value) = measured.capacity.value
     {
-        text += &format!(
-            "Predicted from all sound loads (inferred): {}; measured: {}. ",
+        sentences.push(format!(
+            "Predicted from all loads that passed (inferred): {}; measured: {}.",
             words::load(predicted, unit),
             words::load(value, unit)
-        );
+        ));
     }
-    if let Some(forecast) = explanation.forecast {
-        text += &format!(
-            "From the loads up to {} alone, the prediction would be {} (inferred). ",
-            words::load(forecast.loads_up_to, unit),
+    // The largest load that was used.
+    let loads = analysis.table.loads();
+    let used = |up_to: f64| loads.iter().copied().filter(|load| *load <= up_to).max_by(f64::total_cmp);
+    if let Some(forecast) = explanation.forecast
+        && let Some(most) = used(forecast.loads_up_to)
+    {
+        sentences.push(format!(
+            "Predicted from the loads up to {} alone (inferred): {}.",
+            words::load(most, unit),
             words::load(forecast.predicted, unit)
-        );
+        ));
     }
-    let doubts = weaknesses(&explanation.doubts);
-    match doubts.is_empty() {
-        true => text + "There are no doubts.",
-        false => text + &format!("Doubts: {}.", doubts.join("; ")),
-    }
-}
-
-/// The doubts in words, those of unknown ceilings as one.
-fn weaknesses(doubts: &[DoubtNote]) -> Vec<String> {
-    let unknown = |note: &DoubtNote| match &note.doubt {
-        Doubt::CeilingUnknown { resource } => Some(resource.clone()),
-        _ => None,
-    };
-    let ceilings: Vec<String> = doubts.iter().filter_map(unknown).collect();
-    let is_other = |note: &&DoubtNote| ceilings.len() < 2 || unknown(note).is_none();
-    let mut sentences: Vec<String> =
-        doubts.iter().filter(is_other).map(|note| note.message.clone()).collect();
-    if ceilings.len() > 1 {
-        sentences.push(format!("the ceilings of {} are unknown", words::list(&ceilings)));
-    }
-    sentences
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }

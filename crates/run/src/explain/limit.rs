@@ -95,7 +95,7 @@ pub fn decide(analysis: &Analysis) -> Decision {
     let grounds = chosen.weight > 0 || !chosen.near;
     let inferred_ceiling = chosen.flat.filter(|_| !is_known && grounds).map(|value| Ceiling {
         value,
-        source: format!("{INFERRED}: usage stopped growing at {}", analysis.critical_text()),
+        source: format!("{INFERRED}, as usage stopped growing at {}", analysis.critical_text()),
     });
     let mut evidence = chosen.evidence;
     evidence.extend(candidates.iter().filter_map(|other| headroom(analysis, other.resource)));
@@ -162,7 +162,7 @@ fn candidate(analysis: &Analysis, resource: Resource) -> Candidate {
     let flat = analysis.flat(resource).filter(|_| turned);
     if let Some((used, expected)) = flat {
         let statement = format!(
-            "at {} {} use was {}, but its line predicts {}: it stopped growing",
+            "at {} {} use was {}, but {} was expected: it stopped growing",
             analysis.critical_text(),
             words::subject(resource),
             words::amount(resource, used),
@@ -208,25 +208,18 @@ fn is_near(analysis: &Analysis, load: f64) -> bool {
 fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let fit = analysis.fits.get(&resource)?;
     let unit = &analysis.table.load_unit;
-    let interval = fit
-        .slope_interval()
-        .map(|interval| format!("95 %: {}, ", format::range(Some(interval), resource.unit())));
-    let mut statement = format!(
-        "{} use grows by {} per {} ({}n = {})",
-        words::subject(resource),
-        words::amount(resource, fit.line.slope),
-        words::one(unit),
-        interval.unwrap_or_default(),
-        fit.n
-    );
+    let cost = words::cost_with_interval(resource, fit.line.slope, fit.slope_interval(), fit.n);
+    let mut statement = format!("each {} costs {cost}", words::one(unit));
     let end = analysis.ceilings.get(&resource).and_then(|ceiling| Some((ceiling, fit.meets(ceiling.value)?)));
     if let Some((ceiling, load)) = end {
         let (value, source) = (words::figure(resource, ceiling.value), &ceiling.source);
-        statement += &format!(" and would reach {value} ({source}) at {}", words::load(load, unit));
+        let at = words::load(load, unit);
+        let subject = words::subject(resource);
+        statement += &format!("; at {at}, {subject} use would reach {value} ({source})");
         let failed = analysis.verdicts().and_then(|measured| measured.failed);
         if let Some(failed) = failed.filter(|failed| load > *failed) {
             let (at, given) = (words::load(failed, unit), words::figure(resource, fit.line.at(failed)));
-            statement += &format!("; its line predicts {given} at {at}, which failed");
+            statement += &format!("; at {at}, which failed, {given} was expected");
         }
     }
     let evidence = Evidence::inferred(resource, statement);
@@ -287,7 +280,8 @@ fn player(analysis: &Analysis, load: f64) -> Decision {
     let mut own: Vec<Evidence> = used
         .map(|used| {
             let used_text = words::amount(resource, used);
-            counted(format!("at {at} the busiest player thread used {used_text}")).with("used_percent", used)
+            counted(format!("at {at} the busiest thread of the measuring side used {used_text}"))
+                .with("used_percent", used)
         })
         .into_iter()
         .chain(signs.into_iter().map(|(_, sign)| sign))
@@ -314,11 +308,12 @@ fn spoiled_above(analysis: &Analysis) -> Option<String> {
     let (spoiled, all) = (above().filter(|row| row.is_spoiled_by_players()).count(), above().count());
     let trials = format::plural(all as u64, "trial");
     let at = words::load(carried, &analysis.table.load_unit);
-    (spoiled > 0).then(|| format!("the players disturbed {spoiled} of {trials} above {at}"))
+    (spoiled > 0).then(|| format!("the measuring side disturbed {spoiled} of {trials} above {at}"))
 }
 
 fn none_met(analysis: &Analysis) -> Decision {
-    let statement = format!("all loads up to {} passed", analysis.critical_text());
+    let all = if analysis.table.loads().len() > 1 { "all loads up to " } else { "" };
+    let statement = format!("{all}{} passed", analysis.critical_text());
     let mut evidence = vec![Evidence::counted(Resource::None, statement)];
     if let Some((resource, _)) = analysis.first_saturated() {
         evidence.extend(growth(analysis, resource));

@@ -24,9 +24,18 @@ pub fn figure(resource: Resource, value: f64) -> String {
 pub fn cost(resource: Resource, value: f64) -> String {
     match resource {
         Resource::Cpu => amount(resource, value),
-        Resource::Player => format!("{} of a player's core", figure(resource, value)),
+        Resource::Player => format!("{} of the measuring side", amount(resource, value)),
         _ => format!("{} of {}", amount(resource, value), subject(resource)),
     }
+}
+
+/// The same with its interval and the number of trials: "14.2 % of a core (95 % interval 13.7 to 14.7 %, 5
+/// trials)".
+pub fn cost_with_interval(resource: Resource, value: f64, interval: Option<[f64; 2]>, n: u32) -> String {
+    let interval =
+        interval.map(|ends| format!("95 % interval {}, ", format::range(Some(ends), resource.unit())));
+    let trials = format::plural(n.into(), "trial");
+    format!("{} ({}{trials})", cost(resource, value), interval.unwrap_or_default())
 }
 
 /// A resource as the subject of a sentence.
@@ -37,7 +46,7 @@ pub fn subject(resource: Resource) -> &'static str {
         Resource::Network => "network",
         Resource::Memory => "memory",
         Resource::Workload(spec) => spec.label,
-        Resource::Player => "the players' CPU",
+        Resource::Player => "the measuring side's CPU",
         Resource::None => "nothing",
     }
 }

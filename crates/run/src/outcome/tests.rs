@@ -93,8 +93,8 @@ fn one_report_holds_one_capacity() {
     assert_eq!((variant.capacity.value, variant.capacity.passes), (Some(3.0), 2));
     assert_eq!(variant.capacity.failures_above, 1);
     let text = variant.considerations.join("\n");
-    assert!(text.contains("3 streams passed (2 times; n = "), "{text}");
-    assert!(text.contains("4 streams failed (once)"), "{text}");
+    assert!(text.contains("3 streams passed (2 trials), "), "{text}");
+    assert!(text.contains("4 streams failed (1 trial); 8 trials at 5 loads in all."), "{text}");
     assert!(text.contains("measured: 3 streams"), "{text}");
 }
 

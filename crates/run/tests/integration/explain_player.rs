@@ -49,7 +49,8 @@ fn other_programs_are_named_with_their_cpu_use() {
     }
     let evidence: Vec<&str> = explanation.limit.evidence.iter().map(|one| one.statement.as_str()).collect();
     assert!(evidence.contains(&"at 5 streams the hypervisor took 60 % of a core"), "{evidence:?}");
-    assert!(evidence.contains(&"at 5 streams the busiest player thread used 20 % of a core"), "{evidence:?}");
+    let own = "at 5 streams the busiest thread of the measuring side used 20 % of a core";
+    assert!(evidence.contains(&own), "{evidence:?}");
 }
 
 #[test]
@@ -88,8 +89,10 @@ fn failure_among_disturbed_trials_is_not_the_targets_limit() {
     assert_eq!((limit.resource, limit.certainty), (Resource::Player, Certainty::Confirmed), "{limit:?}");
     assert_eq!(explanation.capacity.value, Some(900.0));
     assert_eq!(explanation.capacity.interval[1], None, "it may be more");
-    let said =
-        limit.evidence.iter().any(|e| e.statement == "the players disturbed 5 of 8 trials above 900 streams");
+    let said = limit
+        .evidence
+        .iter()
+        .any(|e| e.statement == "the measuring side disturbed 5 of 8 trials above 900 streams");
     assert!(said, "{limit:?}");
     // A failure that the players did not share is the target's.
     let certain = SURVEY.replace("92,17,invalid", "80,17,fail").replace("94,12,invalid", "80,12,fail");

@@ -114,9 +114,14 @@ fn explanation_text_has_the_same_numbers() {
     let explanation = explained(REFERENCE, &["disk=110Mbit/s"]);
     let text = explanation.considerations.join("\n");
     assert!((3..=6).contains(&explanation.considerations.len()), "{text}");
-    for part in
-        ["4 streams", "14.2 % of a core (95 %", "110 Mbit/s", "n = 5", "(inferred)", "The limit is the disk"]
-    {
+    for part in [
+        "4 streams",
+        "14.2 % of a core (95 %",
+        "110 Mbit/s",
+        "5 trials)",
+        "(inferred)",
+        "The limit is the disk",
+    ] {
         assert!(text.contains(part), "'{part}' is missing:\n{text}");
     }
     let json = serde_json::to_string(&explanation).unwrap();

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use base::format::quantity;
 use base::part::{HostContext, PartError};
-use base::units::ByteSize;
 
 use crate::settings::StreamSettings;
 use mpegts::{self, ContentSpec, RateMode};
@@ -45,7 +45,8 @@ fn make(settings: &StreamSettings, dir: &Path, host: &HostContext) -> Result<Pat
         .map_err(|error| PartError::new(format!("cannot make the directory {}: {error}", dir.display())))?;
     // Remove leftovers of interrupted runs, also of other settings.
     mpegts::clear_parts(dir);
-    host.say(format!("making {} of content: {}", ByteSize::from_bytes(spec.total_bytes()), file.display()));
+    let size = quantity(Some(spec.total_bytes() as f64), "B");
+    host.say(format!("making {size} of content: {}", file.display()));
     mpegts::make_file(&spec, &file, &mut |_| continue_unless_stopped(host))
         .map_err(|error| PartError::new(error.about(&file)))?;
     Ok(file)

@@ -20,8 +20,8 @@ const FLOWS_SHOWN: usize = 16;
 const BROKEN_SHOWN: usize = 3;
 
 /// What the columns of waits mean.
-const WAITS: &str = "busy: data was in flight; window, buffer: share of this time in which the receive \
-                     window or the send buffer was the limit";
+const WAITS: &str = "busy: time with data in flight; window, buffer: % of it that the receive window or the \
+                     send buffer limited";
 
 /// Intervals to show at most.
 const INTERVALS_SHOWN: usize = 10;
@@ -105,7 +105,7 @@ pub(super) fn over_time(way: &DirectionReport) -> Option<String> {
     let digits = if rates.iter().all(|rate| *rate >= 99.5) { 0 } else { 1 };
     let rates: Vec<String> = rates.iter().map(|rate| fixed(*rate, digits)).collect();
     let each = quantity(Some(each_s), "s");
-    Some(format!("{}, Mbit/s per {each} interval: {}", way.direction.word(), rates.join(" ")))
+    Some(format!("{}, mean Mbit/s of each {each}: {}", way.direction.word(), rates.join(" ")))
 }
 
 /// Why what arrived is not what was sent, where it is not.
@@ -175,7 +175,7 @@ pub(super) fn flows(settings: &TransferSettings, report: &TransferReport) -> Opt
         ("window", "%"),
         ("buffer", "%"),
         ("limited by", ""),
-        ("end", ""),
+        ("ended", ""),
     ];
     let table = Table { rows, notes, ..Table::new("Flows", &columns) };
     (!table.rows.is_empty()).then(|| table.without_unknown_columns())
@@ -245,7 +245,7 @@ pub(super) fn calls(side: &str, way: &DirectionReport, end: Option<&EndReport>) 
 
 fn ended(ended: &EndReason) -> &'static str {
     match ended {
-        EndReason::Done | EndReason::ByPeer => "normal",
+        EndReason::Done | EndReason::ByPeer => "normally",
         EndReason::Stopped => "stopped",
         EndReason::Failed(_) => "broke off",
     }

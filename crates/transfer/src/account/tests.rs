@@ -62,7 +62,7 @@ fn intervals_are_merged_to_at_most_ten() {
     let end = report.directions[0].receiver.as_mut().unwrap();
     end.intervals = (0..20).map(|n| (f64::from(n) / 10.0, f64::from(n + 1) / 10.0, 1_250_000)).collect();
     let said = over_time(&report.directions[0]).unwrap();
-    assert_eq!(said, format!("up, Mbit/s per 0.2 s interval: {}", ["100"; 10].join(" ")));
+    assert_eq!(said, format!("up, mean Mbit/s of each 0.2 s: {}", ["100"; 10].join(" ")));
     report.directions[0].receiver.as_mut().unwrap().intervals.truncate(1);
     assert_eq!(over_time(&report.directions[0]), None);
 }

@@ -69,10 +69,12 @@ impl fmt::Display for EngineChoice {
         if self.is_requests() {
             return f.write_str("requests");
         }
-        let mut words: Vec<&str> = Vec::new();
-        words.extend(self.sender.map(Engine::word));
-        words.extend(self.mode.map(Mode::word));
-        words.extend(self.segmented.map(|cut| if cut { "UDP GSO" } else { "single datagrams" }));
+        // As the options are called.
+        let mut words: Vec<String> = Vec::new();
+        words.extend(self.sender.map(|sender| format!("engine {}", sender.word())));
+        words.extend(self.mode.map(|mode| format!("mode {}", mode.word())));
+        let segmented = self.segmented.map(|cut| if cut { "UDP GSO" } else { "single datagrams" });
+        words.extend(segmented.map(str::to_owned));
         let threads = self.threads;
         let plural = if threads == 1 { "thread" } else { "threads" };
         let how = if self.shared_threads { " with epoll" } else { "" };

@@ -250,7 +250,7 @@ fn a_second_coordinator_is_told_whom_the_agent_works_for() {
     let fleet = Fleet::with_credentials(&["--host", "nas", "--host", "pc-[1-2]"]);
     let agents = ["nas", "pc-1", "pc-2"].map(|name| fleet.agent(name)).into();
     let mut first = fleet.run(&search_plan(SHORT_FILM));
-    first.wait_for("trying 1 stream", FLEET_PATIENCE);
+    first.wait_for("measuring 1 stream", FLEET_PATIENCE);
     let run = fleet.stored()["run"].as_str().expect("an id").to_owned();
     let credentials = text(&fleet.bundle("coordinator"));
     // On the first one's port there is no room; through its router the same agents are seen.
@@ -260,7 +260,7 @@ fn a_second_coordinator_is_told_whom_the_agent_works_for() {
     };
     second("--listen", &["in use by another kagiri run", "--listen another port"]);
     second("--via", &[&format!("is busy with run {run}")]);
-    first.wait_for("trying 2 streams", FLEET_PATIENCE);
+    first.wait_for("measuring 2 streams", FLEET_PATIENCE);
     first.signal(Signal::SIGINT);
     let ended = first.end(FLEET_PATIENCE).code(130);
     assert!(!ended.stderr.contains("was lost"), "the first is not disturbed: {}", ended.stderr);
@@ -287,7 +287,7 @@ fn ctrl_c_frees_the_agents_at_once() {
     interrupt(Live::start(fleet.run_command(&gathering, "60s")), "2 hosts have joined");
     agents.push(fleet.agent("pc-2"));
     interrupt(fleet.run(&search_plan("content.duration = '5h'")), "of content");
-    let finished = interrupt(fleet.run(&search_plan(SHORT_FILM)), "trying 2 streams").trials_shown();
+    let finished = interrupt(fleet.run(&search_plan(SHORT_FILM)), "measuring 2 streams").trials_shown();
     let document = fleet.stored();
     assert!(finished >= 1, "the first trial was whole");
     assert_eq!(

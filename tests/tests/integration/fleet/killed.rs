@@ -69,7 +69,7 @@ fn a_server_killed_with_its_agent_ends_the_run_and_keeps_its_trials() {
     let (nas, pc_1, pc_2) = whole(&fleet);
     let mut run = fleet.run(&search_plan(SHORT_FILM));
     let pids = [run.pid(), nas.pid()];
-    reaches(&mut run, "trying 2 streams");
+    reaches(&mut run, "measuring 2 streams");
     // Its viewers are at work once the server has them; the first trial is whole.
     let server = fleet.others(&[&run, &nas, &pc_1, &pc_2]);
     assert!(!server.is_empty(), "the server is a process of its own");
@@ -103,7 +103,7 @@ fn viewers_killed(seen: &str, more: impl Fn(&Fleet) -> bool) {
     wait_until("the moment to kill", FLEET_PATIENCE, || more(&fleet));
     let within = killed(pc_1, &mut run, "host pc-1 was lost");
     assert!(within < NAMED_WITHIN, "{within:?}");
-    reaches(&mut run, "trying 3 streams");
+    reaches(&mut run, "measuring 3 streams");
     run.signal(Signal::SIGINT);
     let ended = run.end(FLEET_PATIENCE).code(130);
     assert!(ended.stdout.contains("lost pc-1"), "a doubt of the whole run: {}", ended.stdout);
@@ -124,13 +124,13 @@ fn viewers_killed(seen: &str, more: impl Fn(&Fleet) -> bool) {
 #[test]
 fn viewers_killed_while_armed_spoil_one_trial() {
     // Half a second before its start a trial is announced.
-    viewers_killed("trying 2 streams", |_| true);
+    viewers_killed("measuring 2 streams", |_| true);
 }
 
 #[test]
 fn viewers_killed_while_running_spoil_one_trial() {
     // The second trial's players have connected to the server, beside nobody else's.
-    viewers_killed("trying 2 streams", |fleet| fleet.players_connected() >= 2);
+    viewers_killed("measuring 2 streams", |fleet| fleet.players_connected() >= 2);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_coordinator_killed_leaves_its_agents_free_for_the_next() {
     let fleet = Fleet::new();
     let (nas, pc_1, pc_2) = whole(&fleet);
     let mut finished = 0;
-    for seen in ["of content", "trying 2 streams"] {
+    for seen in ["of content", "measuring 2 streams"] {
         let film = if seen == "of content" { "content.duration = '5h'" } else { SHORT_FILM };
         let mut run = fleet.run(&search_plan(film));
         reaches(&mut run, seen);
@@ -191,7 +191,7 @@ fn a_coordinator_killed_leaves_its_agents_free_for_the_next() {
     assert!(finished >= 1, "a trial was whole before the kill");
     assert_eq!(trials(&document).len(), finished, "what was measured before a kill stays: {document}");
     let mut run = fleet.run(&search_plan(SHORT_FILM));
-    reaches(&mut run, "trying 2 streams");
+    reaches(&mut run, "measuring 2 streams");
     run.signal(Signal::SIGINT);
     let pid = run.end(FLEET_PATIENCE).code(130).pid;
     fleet.end(vec![nas, pc_1, pc_2], &[pid]);
@@ -211,7 +211,7 @@ fn the_lab_of_a_plan_goes_down_with_its_coordinator() {
     let plan = format!("lab = 'lab.toml'\n{}", search_plan(SHORT_FILM));
     fleet.world.write("plan.toml", plan);
     let mut run = fleet.world.start(&["run", "plan.toml"]);
-    reaches(&mut run, "trying 2 streams");
+    reaches(&mut run, "measuring 2 streams");
     assert!(!fleet.others(&[&run]).is_empty(), "the lab's keeper and agents");
     let began = Instant::now();
     run.signal(Signal::SIGKILL);

@@ -132,11 +132,11 @@ fn goes_on_through(fleet: Fleet) {
     assert!(run.is_running(), "{}", run.stderr());
     let thrown = began.elapsed();
     let agents: Vec<Live> = ["nas", "pc-1", "pc-2"].map(|name| fleet.agent(name)).into();
-    run.wait_for("trying 1 stream", FLEET_PATIENCE);
+    run.wait_for("measuring 1 stream", FLEET_PATIENCE);
     eprintln!("noise thrown after {thrown:?}, hosts joined after {:?}", began.elapsed());
     // And while it measures.
     bombard(port, &recorded);
-    run.wait_for("trying 2 streams", FLEET_PATIENCE);
+    run.wait_for("measuring 2 streams", FLEET_PATIENCE);
     let after_kb = rss_kb(run.pid());
     eprintln!("{}: {before_kb} kB before, {after_kb} kB after", fleet.endpoint);
     assert!(after_kb < RSS_MAX_KB, "{before_kb} kB before, {after_kb} kB after");

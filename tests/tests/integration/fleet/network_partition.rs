@@ -31,14 +31,14 @@ fn a_cable_that_is_pulled_names_its_host_and_the_run_goes_on() {
     let (net, fleet) = fleet();
     let agents = agents(&net, &fleet);
     let mut run = Live::start(net.on("desk", &fleet.run_command(&search_plan(SHORT_FILM), "20s")));
-    run.wait_for("trying 2 streams", FLEET_PATIENCE);
+    run.wait_for("measuring 2 streams", FLEET_PATIENCE);
     let began = Instant::now();
     net.cable("pc-1", false);
     run.wait_for("host pc-1 was lost", FLEET_PATIENCE);
     let within = began.elapsed();
     eprintln!("a pulled cable is named after {:.0} ms", within.as_secs_f64() * 1e3);
     assert!(within < Duration::from_secs(10), "{within:?}");
-    run.wait_for("trying 3 streams", FLEET_PATIENCE);
+    run.wait_for("measuring 3 streams", FLEET_PATIENCE);
     // Back again, it serves the next run; this one goes on without it.
     net.cable("pc-1", true);
     run.signal(Signal::SIGINT);
@@ -74,7 +74,7 @@ fn a_cut_was_short_and_survived() -> bool {
     let agents = agents(&net, &fleet);
     let plan = search_plan(SHORT_FILM).replace("hold = '2s'", "streams = 2\nhold = '6s'");
     let mut run = Live::start(net.on("desk", &fleet.run_command(&plan, "20s")));
-    run.wait_for("trying 2 streams", FLEET_PATIENCE);
+    run.wait_for("measuring 2 streams", FLEET_PATIENCE);
     // While the trial is armed its start would be missed, and the trial spoilt: players are at work when it
     // comes.
     wait_until("players are at work", FLEET_PATIENCE, || fleet.players_connected() >= 2);

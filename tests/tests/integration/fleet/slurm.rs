@@ -128,7 +128,7 @@ fn a_cancelled_job_ends_the_run_and_says_why() {
     let words = ["run", "plan.toml", "--listen", &listen, "--credentials", "fleet/bundles/coordinator"];
     let mut coordinator = world.start(&words);
     let agents = srun_agents(&slurm, &world, port);
-    coordinator.wait_for("trying 2 streams", PATIENCE);
+    coordinator.wait_for("measuring 2 streams", PATIENCE);
     for job in slurm.jobs() {
         slurm.ask("scancel", &[&job]);
     }
@@ -197,7 +197,7 @@ fn the_ready_job_runs_a_plan() {
     // Cancelled in the middle.
     world.write("plan.toml", plan("agent-", 0, "50s"));
     let job = submit(&slurm, &world, port, "plan.toml");
-    job_says(&slurm, &world, "trying 2 streams");
+    job_says(&slurm, &world, "measuring 2 streams");
     slurm.ask("scancel", &[&job]);
     assert_eq!(ended(&slurm, &job).0, "CANCELLED");
     // Agents, their files and the jobs' credentials went with the jobs.

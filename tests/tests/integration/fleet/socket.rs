@@ -12,7 +12,7 @@ fn agents_meet_at_a_socket_and_compare_clocks_beside_it() {
     let agents: Vec<Live> = ["nas", "pc-1"].map(|name| fleet.agent(name)).into();
     let plan = search_plan(SHORT_FILM).replace("hold = '2s'", "streams = 2\nhold = '2s'");
     let mut run = fleet.run(&plan.replace("count = 2", "count = 1"));
-    run.wait_for("trying 2 streams", FLEET_PATIENCE);
+    run.wait_for("measuring 2 streams", FLEET_PATIENCE);
     assert!(names(&folder).contains(&"clock.sock".to_owned()), "{:?}", names(&folder));
     let ended = run.end(FLEET_PATIENCE);
     let document = fleet.stored();

@@ -1,8 +1,10 @@
 //! Prints the state of a lab.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use base::units::{BitRate, ByteSize, Span};
+use base::format::quantity;
+use base::units::{BitRate, ByteSize, Span, spaced};
 
 use lab::line::{DirectionCounters, LineCounters};
 use lab::state::{DiskCounters, LinkCounters, LinkEndCounters, LinkState, State, Status};
@@ -74,6 +76,12 @@ pub fn status(status: &Status) -> String {
     for host in &state.hosts {
         let _ = writeln!(text, "  {}", host_line(state, host));
     }
+    let is_host = |place: &&str| state.hosts.iter().any(|host| host.name == **place);
+    let places = state.links.iter().flat_map(|link| link.ends.iter().map(|end| end.place.as_str()));
+    let switches: BTreeSet<&str> = places.filter(|place| !is_host(place)).collect();
+    if !switches.is_empty() {
+        let _ = writeln!(text, "\nSwitches: {}", Vec::from_iter(switches).join(", "));
+    }
     if !state.links.is_empty() {
         text.push_str("\nLinks\n");
     }
@@ -101,7 +109,8 @@ pub fn status(status: &Status) -> String {
         let _ = writeln!(text, "  {:width$}  {}", disk.host, disk_line(disk));
     }
     let ended: Vec<_> = status.processes.iter().filter(|process| process.ended.is_some()).collect();
-    let _ = writeln!(text, "\nProcesses: {}, of which {} ended", status.processes.len(), ended.len());
+    let running = status.processes.len() - ended.len();
+    let _ = writeln!(text, "\nProcesses of this lab: {running} running, {} ended", ended.len());
     for process in ended {
         let how = process.ended.as_deref().unwrap_or_default();
         let _ = writeln!(text, "  {} (process {}): {how}", process.what, process.pid);
@@ -120,9 +129,8 @@ fn is_alike(one: &LinkState, other: &LinkState) -> bool {
 /// A link's second end and properties.
 fn link_line(link: &LinkState) -> String {
     let mut line = link.ends[1].place.clone();
-    let rate = |rate: Option<u64>| {
-        rate.map_or("no limit".to_owned(), |rate| BitRate::from_bit_per_s(rate).to_string())
-    };
+    let rate =
+        |rate: Option<u64>| rate.map_or("no limit".to_owned(), |rate| spaced(BitRate::from_bit_per_s(rate)));
     match (link.rate_up_bit_per_s, link.rate_down_bit_per_s) {
         (None, None) => {}
         (up, down) if up == down => {
@@ -133,11 +141,11 @@ fn link_line(link: &LinkState) -> String {
         }
     }
     if let Some(buffer) = link.buffer_bytes.iter().flatten().max() {
-        let _ = write!(line, "  buffer {}", ByteSize::from_bytes(*buffer));
+        let _ = write!(line, "  buffer {}", spaced(ByteSize::from_bytes(*buffer)));
     }
     if link.delay_s > 0.0 {
         let delay = std::time::Duration::try_from_secs_f64(link.delay_s).unwrap_or_default();
-        let _ = write!(line, "  delay {}", Span::from_duration(delay));
+        let _ = write!(line, "  delay {}", spaced(Span::from_duration(delay)));
     }
     if link.loss > 0.0 {
         let _ = write!(line, "  loss {} %", link.loss * 100.0);
@@ -148,7 +156,8 @@ fn link_line(link: &LinkState) -> String {
 fn sent_line(link: &LinkState, count: &LinkCounters) -> String {
     let [a, b] = &link.ends;
     let one = |sent: &LinkEndCounters| {
-        format!("{} packets ({:.1} MB), {} dropped", sent.packets, sent.bytes as f64 / 1e6, sent.dropped)
+        let bytes = quantity(Some(sent.bytes as f64), "B");
+        format!("{} packets ({bytes}), {} dropped", sent.packets, sent.dropped)
     };
     format!("    {} to {}: {}; back: {}\n", a.place, b.place, one(&count.up), one(&count.down))
 }
@@ -165,13 +174,13 @@ fn line_lines(link: &LinkState, count: &LineCounters) -> String {
 }
 
 fn disk_line(disk: &DiskCounters) -> String {
-    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let bytes = |bytes: u64| quantity(Some(bytes as f64), "B");
     let mut line = format!(
-        "{} reads ({:.1} MB), {} writes ({:.1} MB), busy for {:.1} s",
+        "{} reads ({}), {} writes ({}), busy for {:.1} s",
         disk.reads,
-        megabytes(disk.read_bytes),
+        bytes(disk.read_bytes),
         disk.writes,
-        megabytes(disk.written_bytes),
+        bytes(disk.written_bytes),
         disk.busy_ns as f64 / 1e9
     );
     if let Some(model) = &disk.model {
