@@ -17,7 +17,7 @@ use crate::json_document::Document;
 use crate::{dirs, output};
 
 const LIST_WIDTH_MAX: usize = 100;
-const NAME_WIDTH_LEAST: usize = 18;
+const NAME_WIDTH_LEAST: usize = 15;
 
 /// List, show, compare, export and import stored runs.
 #[derive(Subcommand)]
