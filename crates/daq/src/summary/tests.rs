@@ -74,8 +74,8 @@ fn headline_shows_rate_losses_vetoes_and_latency() {
     let headline = of(&settings(), &reports()).headline.unwrap();
     assert_eq!(
         headline,
-        "3 sources: 50 events/s, 1 of 101 events incomplete, 8.18 % of the triggers vetoed, 99 % of the complete ones \
-         within 3.1 ms, 15 % of what the link can carry"
+        "3 sources: 50 events/s, 1 of 101 events incomplete, 8.18 % of the triggers vetoed, 99 % of the \
+         complete ones within 3.1 ms, 15 % of what the link can carry"
     );
     let mut all = reports();
     all.hosts[0].builders[0].events =
