@@ -12,6 +12,8 @@ use crate::output;
 
 /// How often to check for the second Ctrl-C, after which the process ends at once.
 const POLL: Duration = Duration::from_millis(200);
+/// Signals so close together count as one: `timeout(1)` signals its child, and then its whole group.
+const AS_ONE: Duration = Duration::from_millis(100);
 
 /// The flag, once the signals are handled.
 static STOP: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
@@ -30,7 +32,9 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
         loop {
             if signal.wait_timeout(Duration::from_secs(3600)) {
                 raised.store(true, Ordering::Relaxed);
-                while signal.count() < 2 {
+                std::thread::sleep(AS_ONE);
+                let first = signal.count();
+                while signal.count() == first {
                     std::thread::sleep(POLL);
                 }
                 output::say("kagiri: stopped at once; 'kagiri undo' undoes the remaining changes");

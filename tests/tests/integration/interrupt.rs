@@ -199,13 +199,32 @@ fn a_second_signal_leaves_at_once() {
     live.wait_for("1 stream   ", PATIENCE);
     let pid = live.pid();
     live.signal(Signal::SIGINT);
-    live.signal(Signal::SIGTERM);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    if live.is_running() {
+        live.signal(Signal::SIGTERM);
+    }
     live.end(PATIENCE).code(130);
     // It may or may not have found the time to put everything back; after an undo it is.
     world.run(&["undo"]).code(0);
     world.assert_nothing_left(pid);
     let document = world.run(&["runs", "show", "--json"]).code(0).json();
     assert_eq!((document["state"].as_str(), phases(&document)[0]), (Some("interrupted"), "search"));
+}
+
+#[test]
+fn two_signals_at_once_count_as_one() {
+    let _beside = beside_others();
+    let world = World::new();
+    film(&world);
+    let mut live = search(&world, 16, &[]);
+    live.wait_for("1 stream   ", PATIENCE);
+    // As timeout(1) does it.
+    live.signal(Signal::SIGTERM);
+    live.signal(Signal::SIGTERM);
+    let ended = live.end(PATIENCE).code(130);
+    assert!(!ended.stderr.contains("stopped at once"), "{}", ended.stderr);
+    assert!(ended.stdout.contains("1 stream"), "{}", ended.stdout);
+    world.assert_nothing_left(ended.pid);
 }
 
 #[test]
