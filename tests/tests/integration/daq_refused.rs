@@ -63,7 +63,7 @@ fn what_this_machine_does_not_have_is_named() {
 }
 
 /// The same program where it may open only so many files, and no more if it is root.
-fn with_files(program: &Command, files: u32) -> Command {
+pub fn with_files(program: &Command, files: u32) -> Command {
     let mut limited = Command::new("sh");
     let drop = "setpriv --bounding-set=-sys_resource --inh-caps=-sys_resource";
     let drop = if is_root() { drop } else { "" };

@@ -1,9 +1,10 @@
 //! Servers and content that are not what they should be: each one clear message, nothing left behind.
 
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use kagiri_tests::{Ended, HostileServer, Live, Manner, World, beside_others, valid, with_verdict};
+
+use crate::daq_refused::with_files;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -211,11 +212,5 @@ fn content_of_ones_own_that_cannot_be_played() {
 fn content_server_without_descriptors_for_all_its_threads_ends_with_the_reason() {
     let world = World::new();
     let program = world.command(&["content", "serve", ".", "--listen", "127.0.0.1:0", "--threads", "40"]);
-    let mut limited = Command::new("sh");
-    limited
-        .args(["-c", "ulimit -n 60; exec \"$0\" \"$@\""])
-        .arg(program.get_program())
-        .args(program.get_args());
-    limited.current_dir(world.path("")).stdout(Stdio::null());
-    Live::start(limited).end(PATIENCE).fails(1, &["Too many open files"]);
+    Live::start(with_files(&program, 60)).end(PATIENCE).fails(1, &["Too many open files"]);
 }
