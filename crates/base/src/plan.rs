@@ -66,7 +66,7 @@ pub struct Plan {
 /// How loads are to be searched.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadPlan {
-    /// The first load of a search that doubles.
+    /// The first load of a search.
     pub load_first: u64,
     /// The largest load to offer.
     pub load_max: u64,

@@ -1,6 +1,7 @@
 //! The repository's own rules: layers, imports, sizes, `unsafe`. Licences and sources of dependencies are
 //! checked by `make deny`.
 
+mod features;
 mod modules;
 
 use std::collections::BTreeMap;
