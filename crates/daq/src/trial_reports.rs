@@ -230,7 +230,7 @@ impl TrialReports {
             return theory::cliff_sources(buffer_bytes, 0.0, 0.0, bytes);
         }
         let link_bit_per_s = self.link_bit_per_s(settings)? / self.hosts.len().max(1) as f64;
-        let skew_ns = self.merged(|builder| &builder.skew).percentile_ns(SKEW_PERCENT)?;
+        let skew_ns = self.merged(|builder| &builder.skew).percentile_ns(SKEW_PERCENT).unwrap_or(0);
         theory::cliff_sources(buffer_bytes, link_bit_per_s, skew_ns as f64 / 1e9, bytes)
     }
 
