@@ -125,7 +125,9 @@ pub enum ServerError {
     #[error("the directory to serve cannot be used: {0}")]
     Root(#[from] sys::Error),
     #[error("the content server cannot listen: {0}; choose another address or port")]
-    Listen(#[from] sys::net::NetError),
+    Listen(sys::net::NetError),
+    #[error("the content server cannot start: {0}; raise the limit of open files (ulimit -n)")]
+    EventLoop(#[from] sys::net::NetError),
     #[error("cannot open the access log {path}: {source}; name a file in a writable directory")]
     AccessLog { path: PathBuf, source: std::io::Error },
     #[error("the content server cannot work with {0}")]

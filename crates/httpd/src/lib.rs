@@ -81,7 +81,7 @@ impl Server {
             ..SocketOptions::default()
         };
         let options = ListenOptions { socket, ..ListenOptions::default() };
-        let mut listener = Some(Listener::bind(config.listen, &options)?);
+        let mut listener = Some(Listener::bind(config.listen, &options).map_err(ServerError::Listen)?);
         let local = listener.as_ref().map_or(config.listen, Listener::local_addr);
         let mut limits = config.limits;
         limits.connections_max = affordable(limits.connections_max);

@@ -199,7 +199,7 @@ fn a_second_signal_leaves_at_once() {
     live.wait_for("1 stream   ", PATIENCE);
     let pid = live.pid();
     live.signal(Signal::SIGINT);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     if live.is_running() {
         live.signal(Signal::SIGTERM);
     }
@@ -216,7 +216,7 @@ fn two_signals_at_once_count_as_one() {
     let _beside = beside_others();
     let world = World::new();
     film(&world);
-    let mut live = search(&world, 16, &[]);
+    let mut live = search(&world, 1, 16, &[]);
     live.wait_for("1 stream   ", PATIENCE);
     // As timeout(1) does it.
     live.signal(Signal::SIGTERM);

@@ -212,5 +212,5 @@ fn content_of_ones_own_that_cannot_be_played() {
 fn content_server_without_descriptors_for_all_its_threads_ends_with_the_reason() {
     let world = World::new();
     let program = world.command(&["content", "serve", ".", "--listen", "127.0.0.1:0", "--threads", "40"]);
-    Live::start(with_files(&program, 60)).end(PATIENCE).fails(1, &["Too many open files"]);
+    Live::start(with_files(&program, 60)).end(PATIENCE).fails(1, &["Too many open files", "ulimit -n"]);
 }
