@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use base::format::UNKNOWN;
 use base::outcome::{Run, State};
 use clap::Subcommand;
-use report::terminal::{Entry, list_table};
+use report::terminal::{Entry, list_table, result_cell};
 use report::text::{clipped, plain};
 use store::{Filter, IMPORT_BYTES_MAX, RunSummary};
 
@@ -17,7 +16,7 @@ use crate::json_document::Document;
 use crate::{dirs, output};
 
 const LIST_WIDTH_MAX: usize = 100;
-const NAME_WIDTH_LEAST: usize = 15;
+const NAME_WIDTH_LEAST: usize = 8;
 
 /// List, show, compare, export and import stored runs.
 #[derive(Subcommand)]
@@ -161,11 +160,9 @@ fn entry(summary: &RunSummary) -> Entry {
     let found = summary.finding.as_ref().map(report::findings::median);
     Entry {
         run: summary.run.clone(),
-        started: summary.started_at.strftime("%Y-%m-%d %H:%M").to_string(),
         workload: summary.workload.clone(),
         name: summary.name.clone(),
-        state: format!("{:?}", summary.state).to_lowercase(),
-        result: found.or(capacity).unwrap_or_else(|| UNKNOWN.to_owned()),
+        result: result_cell(summary.state, found.or(capacity)),
         limit: report::words::limit_word(summary.limit, summary.certainty).to_owned(),
     }
 }
@@ -173,16 +170,15 @@ fn entry(summary: &RunSummary) -> Entry {
 /// Shortens names so that the table fits the width; removes the workload from them, which has its own column.
 fn fit(entries: &mut [Entry], columns: usize) {
     let others = |entry: &Entry| {
-        let cells = [&entry.run, &entry.started, &entry.workload, &entry.state, &entry.result, &entry.limit];
-        cells.map(|cell| cell.chars().count())
+        [&entry.run, &entry.workload, &entry.result, &entry.limit].map(|cell| cell.chars().count())
     };
-    let mut widths = ["run", "started", "workload", "state", "result", "limit"].map(str::len);
+    let mut widths = ["run", "workload", "result", "limit"].map(str::len);
     for entry in &*entries {
         for (width, found) in widths.iter_mut().zip(others(entry)) {
             *width = (*width).max(found);
         }
     }
-    let gaps = widths.len();
+    let gaps = 2 * widths.len();
     let left = columns.saturating_sub(widths.iter().sum::<usize>() + gaps).max(NAME_WIDTH_LEAST);
     for entry in entries {
         if let Some(rest) = entry.name.strip_prefix(&format!("{}: ", entry.workload)) {

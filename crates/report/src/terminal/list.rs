@@ -1,10 +1,10 @@
 //! Several runs on a terminal.
 
-use base::outcome::Run;
+use base::outcome::{Run, State};
 
 use super::Style;
 use super::table::{Column, render};
-use crate::text::{clipped, moment, plain};
+use crate::text::{clipped, plain};
 use crate::{findings, words};
 use base::format::{UNKNOWN, number};
 
@@ -12,11 +12,9 @@ use base::format::{UNKNOWN, number};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub run: String,
-    pub started: String,
     pub workload: String,
     pub name: String,
-    pub state: String,
-    /// What came of it: what it carries, or how quickly bytes moved; a dash when that is not known.
+    /// See [`result_cell`].
     pub result: String,
     pub limit: String,
 }
@@ -27,17 +25,25 @@ impl From<&Run> for Entry {
         let found = run.variants.first().and_then(|first| first.findings.first()).map(findings::median);
         Self {
             run: run.run.clone(),
-            started: moment(run.started_at),
             workload: run.workload.clone(),
             name: run.name.clone(),
-            state: words::state_word(run.state).to_owned(),
-            result: found.or_else(capacity).unwrap_or_else(|| UNKNOWN.to_owned()),
+            result: result_cell(run.state, found.or_else(capacity)),
             limit: words::limit_word(run.limit.resource, run.limit.certainty).to_owned(),
         }
     }
 }
 
-/// Runs as a table, in the order given; a sentence when there is none. Ends with a line break.
+/// What a run carries, or how quickly bytes moved, and its state if it is not complete.
+pub fn result_cell(state: State, result: Option<String>) -> String {
+    match (state, result) {
+        (State::Complete, result) => result.unwrap_or_else(|| UNKNOWN.to_owned()),
+        (state, Some(result)) => format!("{}, {result}", words::state_word(state)),
+        (state, None) => words::state_word(state).to_owned(),
+    }
+}
+
+/// Runs as a table, in the order given; an id begins with the time of the start. A sentence when there is
+/// none. Ends with a line break.
 pub fn list_table(entries: &[Entry], style: Style) -> String {
     if entries.is_empty() {
         return "No stored runs; measure with 'kagiri stream' or 'kagiri survey'.\n".to_owned();
@@ -45,10 +51,8 @@ pub fn list_table(entries: &[Entry], style: Style) -> String {
     let cells = |f: &dyn Fn(&Entry) -> String| entries.iter().map(|e| plain(&f(e))).collect::<Vec<_>>();
     let columns = [
         Column::words(&["run"], cells(&|e| e.run.clone())),
-        Column::words(&["started"], cells(&|e| e.started.clone())),
         Column::words(&["workload"], cells(&|e| e.workload.clone())),
         Column::words(&["name"], cells(&|e| clipped(&plain(&e.name), 28))),
-        Column::words(&["state"], cells(&|e| e.state.clone())),
         Column::numbers(&["result"], cells(&|e| e.result.clone())),
         Column::words(&["limit"], cells(&|e| e.limit.clone())),
     ];

@@ -12,7 +12,7 @@ pub use calls::call_times;
 pub(crate) use calls::{call_columns, softirq_columns};
 pub use differences::differences;
 pub use explanation::{explained, explanation};
-pub use list::{Entry, comparison, list_table};
+pub use list::{Entry, comparison, list_table, result_cell};
 pub use summary::summary;
 pub(crate) use table::Column;
 pub use table::words_table;
