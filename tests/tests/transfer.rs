@@ -208,7 +208,9 @@ fn mistakes_and_absent_peers_are_named() {
     let world = World::new();
     let nobody = format!("127.0.0.1:{}", free_port());
     world.run(&["transfer", &nobody]).fails(1, &["refused", "kagiri transfer --serve"]);
-    world.run(&["transfer", "no-such-host.invalid"]).fails(2, &["no-such-host.invalid", "check its spelling"]);
+    world
+        .run(&["transfer", "no-such-host.invalid"])
+        .fails(2, &["no-such-host.invalid", "check its spelling"]);
     world.run(&["transfer", "--serve", "--listen", "0.0.0.0:0"]).fails(2, &["--allow", "--open"]);
     world.run(&["transfer", "--serve", "--listen", "tls/nas"]).fails(2, &["--listen", "5201"]);
     world.run(&["transfer", "--proto", "udp", "--size", "8B"]).fails(2, &["size", "16B"]);

@@ -289,6 +289,7 @@ mod tests {
             summary(Some(1200.0), None, Resource::None),
             summary(Some(5.0), Some(5.0), Resource::Network),
             summary(None, None, Resource::None),
+            RunSummary { state: State::Complete, ..summary(None, None, Resource::None) },
             RunSummary {
                 finding: Some(LoadMetric {
                     metric: "goodput_bit_per_s".into(),
@@ -303,6 +304,7 @@ mod tests {
         let expected = [
             ("≥ 1200 streams", "unknown"),
             ("5 streams", "network"),
+            ("interrupted", "unknown"),
             ("–", "unknown"),
             ("941 Mbit/s", "none found"),
         ];
