@@ -1,5 +1,5 @@
-//! Orders, as sources hear them from whoever knows the multicast group: what is read is written and read
-//! again as the same.
+//! Orders, as sources receive them from any sender that knows the multicast group: what is read is written
+//! and read again as the same.
 #![no_main]
 
 use daq::wire::{CommonHeader, HEADER_BYTES, Kind, Order, WireError};

@@ -1,4 +1,4 @@
-//! The first words of whoever comes to a server of transfers: cookies, states, the datagrams that open UDP
+//! The first bytes of any client of a server of transfers: cookies, states, the datagrams that open UDP
 //! streams.
 #![no_main]
 

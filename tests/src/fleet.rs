@@ -34,7 +34,7 @@ pub struct Fleet {
     pub world: World,
     /// Where they meet, as `--listen` and `--join` take it.
     pub endpoint: String,
-    /// What everybody is given besides: credentials.
+    /// The folder of credentials, if the fleet uses any.
     bundles: Option<PathBuf>,
     _beside: MachineLock,
 }

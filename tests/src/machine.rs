@@ -1,4 +1,4 @@
-//! The machine that the tests run on: what it offers, and who has it for himself.
+//! The machine that the tests run on: what it offers, and which test has it alone.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;

@@ -22,7 +22,7 @@ const LAB: &str = "[host.quick]\n[host.slow]\ncpu_quota_percent = 8\n[host.far]\
     [[link]]\nbetween = ['far', 's']\ndelay = '10ms'\n\
     [[link]]\nbetween = ['narrow', 's']\nrate = '50Mbit/s'\n";
 
-/// Whether somebody listens at a port of TCP; one who serves a single connection must not be asked.
+/// Whether a program listens at a TCP port, without connecting: it may serve a single connection only.
 fn listens(port: u16) -> bool {
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().filter_map(|table| std::fs::read_to_string(table).ok()).any(
         |table| {
@@ -140,8 +140,8 @@ fn the_reference_plan_balances() {
     assert_eq!(trials.len(), 4);
     for trial in trials {
         let of = |name: &str| trial["metrics"][name].as_f64();
-        let sent = of("sent_bytes").expect("the sender told");
-        let received = of("received_bytes").expect("the receiver told");
+        let sent = of("sent_bytes").expect("the sender reported");
+        let received = of("received_bytes").expect("the receiver reported");
         let lost = of("datagrams_lost").unwrap_or(0.0);
         assert!(sent >= 16_777_216.0, "{trial}");
         assert_eq!(sent - received, lost * 1472.0, "{}", trial["variant"]);
@@ -206,8 +206,8 @@ fn iperf3_is_served_and_is_a_server() {
 #[test]
 fn mistakes_and_absent_peers_are_named() {
     let world = World::new();
-    let nobody = format!("127.0.0.1:{}", free_port());
-    world.run(&["transfer", &nobody]).fails(1, &["refused", "kagiri transfer --serve"]);
+    let unused = format!("127.0.0.1:{}", free_port());
+    world.run(&["transfer", &unused]).fails(1, &["refused", "kagiri transfer --serve"]);
     world
         .run(&["transfer", "no-such-host.invalid"])
         .fails(2, &["no-such-host.invalid", "check its spelling"]);
@@ -310,7 +310,7 @@ fn an_interrupted_transfer_keeps_what_it_measured() {
     assert_eq!(document["state"], "interrupted");
     let trials = document["trials"].as_array().expect("trials");
     assert_eq!((trials.len(), trials[0]["verdict"].as_str()), (1, Some("invalid")));
-    assert!(metric(&document, "received_bytes") > 1e6, "the server told what had come");
+    assert!(metric(&document, "received_bytes") > 1e6, "the server reported what it had received");
     let series = trials[0]["series"].as_array().expect("series");
     let goodput = series.iter().find(|one| one["name"] == "goodput_up_bit_per_s").expect("its course");
     assert!(goodput["values"].as_array().is_some_and(|values| !values.is_empty()), "{goodput}");
@@ -331,7 +331,7 @@ fn a_transfer_that_breaks_off_fails_its_run_and_names_no_limit() {
 }
 
 #[test]
-fn who_is_no_server_is_told_from_one_that_is_not_there() {
+fn a_silent_listener_is_no_server() {
     let world = World::new();
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let host = silent.local_addr().expect("its address").to_string();

@@ -88,7 +88,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     let (mut right, mut all) = (0, 0);
     for fault in &FAULTS {
         let mut row = Row::new(fault.what, "% right");
-        let mut told_causes: Vec<String> = Vec::new();
+        let mut found_causes: Vec<String> = Vec::new();
         for _ in 0..settings.times() {
             let lab = fixture.lab(fault.port)?;
             let trial = trial(fixture, &lab, settings, fault)?;
@@ -101,9 +101,9 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
                 row.ours.push(100.0 * named as f64 / slow as f64);
             }
             row.noise.push(trial.noise);
-            told_causes.extend(causes.iter().map(|(word, count)| format!("{word}: {count}")));
+            found_causes.extend(causes.iter().map(|(word, count)| format!("{word}: {count}")));
         }
-        found.rows.push(row.goal_ours(">= 95").note(told_causes.join(", ")));
+        found.rows.push(row.goal_ours(">= 95").note(found_causes.join(", ")));
     }
     let mut together = Row::new("all of them together", "% right");
     together.ours.extend((all > 0).then(|| 100.0 * right as f64 / all as f64));

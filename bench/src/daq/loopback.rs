@@ -81,7 +81,7 @@ pub fn long(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> {
     let rows = vec![
         row("fragments sent", "", &trials, "fragments_sent", 1.0),
         none("lost", &trials, "fragments_lost"),
-        none("seen that nobody sent", &trials, "fragments_unexplained"),
+        none("received, but never sent", &trials, "fragments_unexplained"),
         none("duplicate", &trials, "fragments_duplicate"),
         none("late", &trials, "fragments_late"),
         none("refused", &trials, "fragments_refused"),

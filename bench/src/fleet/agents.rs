@@ -29,7 +29,7 @@ pub enum Transport {
     Tls,
 }
 
-/// A lab with a coordinator's host and others, and everybody's credentials.
+/// A lab with a coordinator's host and others, and the credentials of all.
 pub struct Hall<'a> {
     pub lab: Lab<'a>,
     fixture: &'a Fixture,
@@ -122,9 +122,9 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     let mut found = Found::about(format!(
         "{agents} agents, {CROWD} sessions a process, each process on a host of a lab of its own, and a \
              coordinator on another, all on one bridge of one machine: its two cores carry both sides. The \
-             agents look for a coordinator every 0.4 s. Asked is for everybody's description, one question \
-             to all. Traffic is that of the hosts' interfaces, both directions, with Ethernet headers. There \
-             is no peer."
+             agents look for a coordinator every 0.4 s. One question asks all agents for their descriptions. \
+             Traffic is that of the hosts' interfaces, both directions, with Ethernet headers. There is no \
+             peer."
     ));
     for transport in [Transport::Tcp, Transport::Tls] {
         crowds(fixture, settings, transport, agents, &mut found)?;

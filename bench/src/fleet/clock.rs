@@ -12,7 +12,7 @@ use crate::record::Row;
 
 /// Every probe is asked, whatever the bound.
 const ALL: BatchRequest = BatchRequest { count: 64, good_ns: 0, within: Duration::from_secs(20) };
-/// Who asks at the same time when it is about many probes.
+/// Threads that ask at the same time, in the case of many probes.
 const PROBERS: u32 = 8;
 const LEFT: &str = "left";
 const RIGHT: &str = "right";

@@ -18,7 +18,7 @@ use crate::record::Row;
 use crate::tools;
 
 const WITHIN: Duration = Duration::from_secs(30);
-/// Who is killed, and who stays.
+/// The agent that is killed, and the one that stays.
 const VICTIM: &str = "victim";
 const OTHER: &str = "other";
 /// Connections of strangers, over which no TLS comes.

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use sys::clock::{Deadline, monotonic_ns};
 use sys::proc::ProcessSet;
 
-/// Longer than anything here takes; whoever started this ends it anyway.
+/// Longer than anything here takes; the process that started this one ends it anyway.
 const WITHIN: Duration = Duration::from_secs(120);
 /// Between two looks at the roster.
 const LOOK: Duration = Duration::from_millis(100);

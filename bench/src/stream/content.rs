@@ -59,8 +59,8 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
     let expected = duration_s * 25;
     let mut counted = vec![exactly("frames in our index", frames as f64, expected)];
     counted.push(exactly("frames that ffprobe decodes", ffprobe(&made)?, expected));
-    // mplayer's counter ends two short of every file, whoever made it: ffmpeg's film of as many frames is the
-    // measure.
+    // mplayer counts two frames too few in every file, whichever program made it: so compare with ffmpeg's
+    // film of as many frames.
     let mut shown = Row::new("frames that mplayer counts, in ours and in ffmpeg's film", "frames");
     shown.pair(mplayer(&made)?, mplayer(&looped)?);
     counted.push(shown.goal_ratio("1: the same number"));

@@ -1,4 +1,4 @@
-//! The ready plans whose capacity is known.
+//! Searches of the plans of known capacity, each with several seeds: how often they are right.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::noise::{Meter, Noise};
 use crate::record::Row;
 use crate::tools;
 
-/// A search that takes longer hangs.
+/// Timeout of a search.
 const SEARCH_WITHIN: Duration = Duration::from_secs(1500);
 
 struct Truth {
@@ -84,9 +84,9 @@ fn one(fixture: &Fixture, plan: &str, seed: u32) -> anyhow::Result<(Run, f64, No
 
 impl Rows {
     fn of(name: &str, truth: &Truth) -> Self {
-        let expected = truth.capacity.map_or("a lower bound".to_owned(), |capacity| format!("{capacity}"));
+        let expected = truth.capacity.map_or("as a lower bound".to_owned(), |capacity| format!("{capacity}"));
         Self {
-            right: Row::new(format!("{name}: capacity {expected} and limit {} found", truth.limit), "of n"),
+            right: Row::new(format!("{name}: found capacity {expected} and limit {}", truth.limit), "of n"),
             capacity: Row::new(format!("{name}: capacity"), "streams"),
             minutes: Row::new(format!("{name}: search"), "min"),
             forecast: Row::new(format!("{name}: forecast less capacity"), "streams"),
@@ -116,8 +116,8 @@ impl Rows {
         self.right.noise.push(noise);
         let text = |value: Option<f64>| value.map_or("unknown".to_owned(), crate::render::number);
         format!(
-            "{}, {}: capacity {}, limit {} ({:?}), forecast from lower loads {}, {minutes:.1} min, others \
-             {:.0} %{}",
+            "{}, {}: capacity {}, limit {} ({:?}), forecast from lower loads {}, {minutes:.1} min, \
+             other programs used {:.0} % CPU{}",
             truth.plan,
             variant.name,
             text(capacity),

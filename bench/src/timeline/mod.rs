@@ -193,11 +193,11 @@ fn span_cost(pace: &Pace) -> anyhow::Result<Found> {
     };
     let states: Vec<&str> = times.calls.iter().map(|row| row.state.name()).collect();
     Ok(Found::about(format!(
-        "Spans of nothing on one thread (clock: {:?}; told apart: {}), {} lost; the medians of 200 \
+        "Spans of nothing on one thread (clock: {:?}; distinguished states: {}), {} lost; the medians of 200 \
              batches of {SPANS}.",
         span::clock(),
         states.join(", "),
         times.events_lost
     ))
-    .with_rows([row("a span, recorded", &on).goal_ours("<= 60"), row("a span while nobody records", &off)]))
+    .with_rows([row("a span, recorded", &on).goal_ours("<= 60"), row("a span, not recorded", &off)]))
 }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Whatever the delays are and however unequal. The middle of both is Cristian's estimate `theta` (1989),
-//! half their distance his bound `delta / 2` (RFC 5905, section 8); but the best lower and the best upper
+//! half their distance its bound `delta / 2` (RFC 5905, section 8); but the best lower and the best upper
 //! edge of all probes need not be of the same probe, so their intersection (Marzullo 1984) is never wider,
 //! and mostly narrower.
 //!

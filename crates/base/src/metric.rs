@@ -25,7 +25,7 @@ pub struct MetricSpec {
     /// Its unit as printed ("s", "%", "bit/s"; empty for a count).
     pub unit: &'static str,
     pub better: Better,
-    /// One sentence for a reader who has not met it.
+    /// Its meaning in one sentence.
     pub meaning: &'static str,
 }
 

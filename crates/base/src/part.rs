@@ -119,7 +119,7 @@ pub trait AnyPart: Send {
     /// How far it is. Never blocks.
     fn progress(&mut self) -> Progress;
 
-    /// The numbers that it sees now, by name with the unit last, for whoever watches; a sampler has some.
+    /// Current values for a live display, by name with the unit last; a sampler has some.
     /// Never blocks.
     fn live(&mut self) -> Live {
         Live::new()

@@ -26,7 +26,7 @@ pub struct Role {
     pub name: &'static str,
     /// Whether several hosts may share it.
     pub many: bool,
-    /// One sentence for a reader who has not met it.
+    /// Its meaning in one sentence.
     pub meaning: &'static str,
 }
 

@@ -22,13 +22,13 @@ pub enum LimitCause {
     Link,
     Buffer,
     Socket,
-    /// The way of the orders.
+    /// Orders were lost.
     Orders,
     BuilderCpu,
-    /// The CPUs of the builder's host, which others have.
+    /// Other programs use the CPUs of the builder's host.
     HostCpu,
     SourceCpu,
-    /// Nothing: all triggers that were due were taken.
+    /// Nothing: the requested rate was reached.
     Offered,
 }
 
@@ -60,7 +60,9 @@ impl LimitCause {
                 "the CPUs of the builder's host are busy: the builder's thread waited for one",
             ),
             Self::SourceCpu => (Resource::Player, "a thread of the sources ran nearly all the time"),
-            Self::Offered => (Resource::None, "no due trigger was vetoed: the requested rate was reached"),
+            Self::Offered => {
+                (Resource::None, "less than 1 % of due triggers were vetoed: the requested rate was reached")
+            }
         }
     }
 }
@@ -114,7 +116,7 @@ struct Signs {
     builder_waited: f64,
     /// The busiest second of the sources' busiest thread, share of a CPU.
     sources_share: f64,
-    /// Whether hardly any trigger was vetoed.
+    /// Whether less than [`DEAD_PERCENT_NONE`] of the triggers were vetoed, and no event was incomplete.
     is_all_taken: bool,
 }
 
@@ -186,7 +188,7 @@ fn link_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<Strin
     })
 }
 
-/// The predicted cliff and the number of fragments sent at once.
+/// How many fragments fit the buffer, and how many are sent at once.
 fn buffer_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let cliff = reports.cliff_sources(settings)?;
     let at_once = match settings.pattern {
@@ -256,7 +258,7 @@ fn sources_sentence(reports: &TrialReports) -> Option<String> {
     Some(format!("the sources' busiest thread used {busiest:.0} % of a core in its busiest second"))
 }
 
-/// With sequential events no resource is full, and yet the rate has a limit.
+/// Without an exhausted resource, the window limits the rate.
 fn window_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let is_waiting = settings.triggers == Triggers::Max && limit_cause(settings, reports).is_none();
     is_waiting.then(|| match settings.window {
@@ -326,7 +328,7 @@ mod tests {
         let mut reports = reports();
         reports.hosts[0].builders[0].causes = [(Cause::TailLossProbe, 30)].into();
         reports.sources[0].sources[0].dsacks = Some(50);
-        assert_eq!(limit_cause(&settings(json!({})), &reports), None, "all that was sent again had come");
+        assert_eq!(limit_cause(&settings(json!({})), &reports), None, "every retransmission was unneeded");
         reports.sources[0].sources[0].retransmits = None;
         assert_eq!(
             limit_cause(&settings(json!({})), &reports),

@@ -36,10 +36,11 @@ pub fn all(reports: &TrialReports) -> BTreeMap<Cause, u64> {
 /// Unknown for grants.
 fn no_order_was_lost(reports: &TrialReports) -> bool {
     let is_push = reports.builders().iter().all(|builder| builder.credit.is_none());
-    let is_told = !reports.sources.is_empty() && reports.sent().all(|source| source.retransmits.is_some());
+    let has_counters =
+        !reports.sources.is_empty() && reports.sent().all(|source| source.retransmits.is_some());
     let missed =
         |host: &SourcesReport| host.orders_missed + host.orders_dropped + host.orders_overflowed.unwrap_or(1);
-    is_push && is_told && reports.sources.iter().map(missed).sum::<u64>() == 0
+    is_push && has_counters && reports.sources.iter().map(missed).sum::<u64>() == 0
 }
 
 /// The most fragments that can have been lost: the needed retransmissions, if known for every source.

@@ -89,7 +89,7 @@ impl Results {
         })
     }
 
-    /// As it is sent. iperf3 wants every number, and takes -1 for one that is not known.
+    /// The message to send. iperf3 requires every number: unknown retransmits are -1, other unknown ones 0.
     pub fn to_json(&self) -> Map<String, Value> {
         let mut object = Map::new();
         for (key, percent) in [
@@ -128,8 +128,8 @@ impl StreamResult {
             Number::Whole(count) if count <= COUNT_MAX => Some(count),
             _ => None,
         };
-        let moment = |key| real(object, key).filter(|seconds| *seconds >= 0.0);
-        let seconds = match (moment("start_time"), moment("end_time")) {
+        let non_negative = |key| real(object, key).filter(|seconds| *seconds >= 0.0);
+        let seconds = match (non_negative("start_time"), non_negative("end_time")) {
             (Some(start), Some(end)) if end >= start => Some(end - start),
             _ => None,
         };
@@ -137,7 +137,7 @@ impl StreamResult {
             id: u32::try_from(count("id")?).ok()?,
             bytes: count("bytes"),
             retransmits: count("retransmits"),
-            jitter_s: moment("jitter"),
+            jitter_s: non_negative("jitter"),
             errors: count("errors"),
             errors_omitted: count("omitted_errors"),
             packets: count("packets"),

@@ -1,4 +1,5 @@
-//! What the program prints and writes when a run is over.
+//! What the program writes when a run is over (summary, report, exports), and its lines on standard error:
+//! [`say`], [`say_unless`], [`error_line`].
 
 use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -17,13 +18,13 @@ use crate::atomic_file::write_atomically;
 use crate::dirs;
 use crate::exit::{Code, Failure, Outcome};
 
-/// One line on standard error, about what is done. Whoever closes it, or writes it to a full disk, misses the
-/// line and nothing else: what is being measured goes on.
+/// One line on standard error, about what is done. If it cannot be written (closed pipe, full disk), the line
+/// is lost and the measurement continues.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// [`say`], unless the user wants it quiet.
+/// [`say`], unless the user asked for quiet.
 pub fn say_unless(quiet: bool) -> impl Fn(&str) {
     move |line| {
         if !quiet {
@@ -33,7 +34,7 @@ pub fn say_unless(quiet: bool) -> impl Fn(&str) {
 }
 
 pub fn error_line(text: &str) {
-    // What others wrote may be in it, who steer no terminal here.
+    // The text may come from others: show control characters instead of sending them to the terminal.
     let lines: Vec<_> = text.trim_end().lines().map(report::text::visible).collect();
     let text = lines.join("\n");
     if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
@@ -76,7 +77,7 @@ fn presentation(run: &Run) -> &'static Presentation {
         .map_or(&Presentation::DEFAULT, |workload| workload.presentation())
 }
 
-/// Prints on standard output. A reader that went away is no error; a full disk is one.
+/// Prints on standard output. A closed pipe is no error; a full disk is one.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -120,7 +121,7 @@ pub fn code(run: &Run) -> Code {
     match run.state {
         State::Interrupted => Code::Interrupted,
         State::Failed => Code::Failed,
-        // Whoever was at fault, nothing is known of the target.
+        // All trials are invalid: nothing was measured.
         _ if !run.trials.is_empty() && run.trials.iter().all(is_invalid) => Code::Failed,
         _ if run.requirements.iter().any(|requirement| !requirement.held) => Code::RequirementMissed,
         _ => Code::Measured,

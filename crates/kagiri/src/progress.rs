@@ -43,7 +43,7 @@ struct Now {
     /// The trial under way.
     step: Option<Step>,
     /// Whether the first line contains the time of the whole run.
-    told_whole: bool,
+    estimate_shown: bool,
 }
 
 impl Progress {
@@ -67,7 +67,8 @@ impl Progress {
             bar
         });
         let (has_variants, is_search) = (estimate.variants() > 1, estimate.is_search());
-        let now = Now { estimate, doing: String::new(), live: String::new(), step: None, told_whole: false };
+        let now =
+            Now { estimate, doing: String::new(), live: String::new(), step: None, estimate_shown: false };
         let now = Arc::new(Mutex::new(now));
         let (unit, began) = (unit.to_owned(), Instant::now());
         Self { bar, quiet, stop, unit, presentation, has_variants, is_search, began, now }
@@ -98,7 +99,7 @@ impl Progress {
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
-        // Whoever panicked in the midst of a message has left nothing that could mislead.
+        // A thread that panicked while it held the lock has left no misleading values.
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,7 +131,7 @@ impl Progress {
             let mut now = self.now();
             let whole = now.estimate.upper_bound();
             now.estimate.search_begins(variant);
-            (!std::mem::replace(&mut now.told_whole, true)).then_some(whole)
+            (!std::mem::replace(&mut now.estimate_shown, true)).then_some(whole)
         };
         if let Some(most) = most {
             let again = "; trials that were disturbed or disagree are repeated";
@@ -142,9 +143,9 @@ impl Progress {
         }
         let name = self.has_variants.then(|| format!("variant: {variant}"));
         let again = (repetition > 1).then(|| format!("repetition {repetition}"));
-        let told: Vec<String> = name.into_iter().chain(again).collect();
-        if !told.is_empty() {
-            self.line(&told.join(", "));
+        let parts: Vec<String> = name.into_iter().chain(again).collect();
+        if !parts.is_empty() {
+            self.line(&parts.join(", "));
         }
         self.note("preparing");
     }

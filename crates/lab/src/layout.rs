@@ -269,8 +269,8 @@ mod tests {
         assert_eq!(addresses(&taken), [["10.77.0.2"], ["10.77.0.1"]]);
         let elsewhere = layout(&text("10.77.9.1")).unwrap_err().to_string();
         assert!(elsewhere.contains("10.77.0.0/24"), "{elsewhere}");
-        for of_nobody in ["10.77.0.0", "10.77.0.255"] {
-            let refused = layout(&text(of_nobody)).unwrap_err().to_string();
+        for no_host in ["10.77.0.0", "10.77.0.255"] {
+            let refused = layout(&text(no_host)).unwrap_err().to_string();
             assert!(refused.contains("in between"), "{refused}");
         }
         assert_eq!(addresses(&layout(&text("10.77.0.254")).unwrap()), [["10.77.0.1"], ["10.77.0.254"]]);

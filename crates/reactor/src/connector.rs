@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn connect_fails_at_its_deadline_when_nobody_answers() {
+    fn connect_fails_at_its_deadline_without_an_answer() {
         let listener = listener(0);
         let _filled = fill(&listener);
         let settings = ConnectSettings { timeout: Duration::from_millis(60), ..ConnectSettings::default() };

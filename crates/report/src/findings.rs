@@ -47,11 +47,11 @@ fn find<'a>(variant: &'a VariantOutcome, metric: &str) -> Option<&'a LoadMetric>
 
 /// The median with its unit: `941 Mbit/s`, `8619 events/s`.
 pub fn median(finding: &LoadMetric) -> String {
-    let told = format::metric(&finding.metric, finding.median());
+    let text = format::metric(&finding.metric, finding.median());
     // What is counted per second has its name for a unit.
-    match (finding.metric.strip_suffix("_per_s"), told.strip_suffix(" /s")) {
+    match (finding.metric.strip_suffix("_per_s"), text.strip_suffix(" /s")) {
         (Some(name), Some(number)) => format!("{number} {name}/s"),
-        _ => told,
+        _ => text,
     }
 }
 

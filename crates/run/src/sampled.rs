@@ -280,8 +280,8 @@ mod tests {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let told_by = |program: &[&str]| {
-            let file = folder.path().join("told");
+        let facts_of = |program: &[&str]| {
+            let file = folder.path().join("facts");
             let own = std::env::current_exe().unwrap();
             let name = "sampled::tests::agent_in_another_pid_namespace_is_not_visible";
             let mut command = std::process::Command::new(program[0]);
@@ -290,14 +290,18 @@ mod tests {
             serde_json::from_slice::<Whereabouts>(&std::fs::read(file).unwrap()).unwrap()
         };
         // With its own /proc, as a container has it.
-        let pod = told_by(&["unshare", "--pid", "--fork", "--mount-proc"]);
-        let process = told_by(&["env"]);
+        let pod = facts_of(&["unshare", "--pid", "--fork", "--mount-proc"]);
+        let process = facts_of(&["env"]);
         assert_eq!(pod.pid, 1);
         let hosts = [("pod".to_owned(), facts(&pod)), ("process".to_owned(), facts(&process))];
         let kin = Kin::of(&hosts.into());
         assert!(kin.share_a_kernel("pod", HERE) && kin.share_a_kernel("process", HERE));
-        assert_eq!(kin.beside("pod"), [1], "the others' ids are somebody else's there");
-        assert_eq!(kin.beside(HERE), [std::process::id(), process.pid], "and its id somebody else's here");
+        assert_eq!(kin.beside("pod"), [1], "there the others' ids belong to other processes");
+        assert_eq!(
+            kin.beside(HERE),
+            [std::process::id(), process.pid],
+            "and here its id belongs to another process"
+        );
     }
 
     #[test]

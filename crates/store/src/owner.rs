@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_is_told_from_later_process_of_same_id() {
+    fn owner_differs_from_later_process_of_same_id() {
         let me = Owner::current();
         assert_eq!(me.life(), Life::Alive);
         let earlier = Owner { start_ticks: me.start_ticks.map(|ticks| ticks - 1), ..me.clone() };

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::{StoreError, schema};
 
-/// Trials are written in moments; who holds the lock for longer is stuck.
+/// Trials are written in moments; a process that holds the lock for longer is stuck.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The smallest page that SQLite knows (sqlite.org/fileformat.html), and with it the smallest file.
 const HEADER_PAGE_BYTES_MIN: u64 = 512;
@@ -69,8 +69,8 @@ impl Store {
         Ok(Self { db, path })
     }
 
-    /// Make sure that results can be written, by writing: whoever measures for minutes before the first trial
-    /// ends must not learn only then that the disk is full or read-only. What is stored stays as it is.
+    /// Makes sure that results can be written, by writing: a full or read-only disk must not be reported only
+    /// after minutes, when the first trial ends. What is stored stays as it is.
     ///
     /// # Errors
     /// As [`Self::add_trial`]: a full disk, a file that may not be written, a lock that is not given back.

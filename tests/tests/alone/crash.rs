@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A run in its lab whose kagiri and keeper are both killed: nobody is left to put anything back.
+/// A run in its lab whose kagiri and keeper are both killed: no process is left to undo the changes.
 fn crash(world: &World) -> (u32, u32) {
     let (RunInLab { live, .. }, keeper) = RunInLab::measured(world, PATIENCE);
     let pid = live.pid();

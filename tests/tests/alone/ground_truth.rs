@@ -1,7 +1,7 @@
 //! Servers whose limit is known: the search finds it and names its cause.
 //!
-//! They are the ready plans with shorter holds, fewer confirmations, one variant, and a search that begins
-//! just below the truth, so that the tests end before the reader's patience does.
+//! They are the ready plans with shorter holds, fewer confirmations (the disk plan: one variant) and a search
+//! that begins just below the known limit, so that each test takes about a minute.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 const PATIENCE: Duration = Duration::from_secs(420);
 
-/// A ready plan, made shorter, with its lab where it stands; its search begins at `first` streams.
+/// A ready plan, made shorter, with its lab's path made absolute; its search begins at `first` streams.
 fn shortened(name: &str, first: u32, search_hold: &str, hold: &str, warm_up: Option<&str>) -> Table {
     let text = fs::read_to_string(workspace().join("plans").join(name)).expect("a ready plan");
     let mut plan: Table = text.parse().expect("TOML");
@@ -29,7 +29,7 @@ fn shortened(name: &str, first: u32, search_hold: &str, hold: &str, warm_up: Opt
     plan
 }
 
-/// Run the plan until it finds what is wanted, or nobody else spoils it; at the latest the last time.
+/// Runs the plan until the result is as wanted, or was undisturbed by other programs, or attempts run out.
 fn search(plan: &Table, wanted: impl Fn(&Json) -> bool) -> Json {
     let _alone = alone();
     let measure = || {
@@ -43,7 +43,7 @@ fn search(plan: &Table, wanted: impl Fn(&Json) -> bool) -> Json {
     document
 }
 
-/// What was found, as one would say it.
+/// The capacity and the limiting resource.
 fn found(document: &Json) -> (f64, &str) {
     let value = document["capacity"]["value"].as_f64().unwrap_or(f64::NAN);
     (value, document["limit"]["resource"].as_str().expect("a word"))
@@ -63,7 +63,7 @@ fn a_slow_cpu_carries_five() {
     let document = search(&plan, |it| found(it) == (5.0, "cpu") && cost(it).is_some_and(is_right));
     assert_eq!(found(&document), (5.0, "cpu"), "{}", document["limit"]);
     let cost = cost(&document).unwrap();
-    assert!(is_right(cost), "44.8 ns a byte are 14 % a stream, not {cost}");
+    assert!(is_right(cost), "44.8 ns per byte is about 14 % of a CPU per stream; found {cost}");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_slow_disk_carries_four() {
     need_root!();
     need_programs!("mkfs.ext3");
     let mut plan = shortened("disk-limited.toml", 3, "6s", "10s", Some("2s"));
-    // Five streams, evenly spread over it, still read nothing that another one has read.
+    // Long enough that five evenly spread streams read disjoint parts.
     plan["stream"]["content"]["duration"] = "150s".into();
     plan["variant"]
         .as_array_mut()
@@ -88,7 +88,8 @@ fn a_narrow_link_carries_four() {
     need_programs!("ip", "tc");
     let plan = shortened("network-limited.toml", 3, "5s", "8s", None);
     let is_confirmed = |it: &serde_json::Value| it["limit"]["certainty"] == "confirmed";
-    // Its queue need not drop: what a sender puts in front of its own link is bounded (TCP small queues).
+    // The link's queue may drop nothing: TCP small queues bound what the sender queues. So check the evidence
+    // instead.
     let waited = |it: &serde_json::Value| {
         it["limit"]["evidence"].to_string().contains("the network limited the server's connections")
     };

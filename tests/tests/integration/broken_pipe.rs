@@ -1,4 +1,4 @@
-//! Output that nobody takes: a pager that was left, a full disk. What is measured is kept all the same.
+//! When output cannot be written (closed pipe, full disk), a run is still measured and stored; exports fail.
 
 use std::fs::{File, OpenOptions};
 use std::process::{Command, Stdio};
@@ -19,13 +19,17 @@ fn full() -> File {
     OpenOptions::new().write(true).open("/dev/full").expect("the device")
 }
 
-/// Run it to its end, however its output is set up; returns how it ended and what is listed afterwards.
-fn listed(world: &World, words: &[&str], set_up: impl FnOnce(&mut Command)) -> (Option<i32>, Vec<Value>) {
+/// Runs the command with this output; returns its exit code and the stored runs.
+fn run_and_list(
+    world: &World,
+    words: &[&str],
+    set_up: impl FnOnce(&mut Command),
+) -> (Option<i32>, Vec<Value>) {
     let mut command = world.command(&[words, &SHORT].concat());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     set_up(&mut command);
     let mut child = command.spawn().expect("kagiri starts");
-    // Whoever read has gone before the first line comes, and so each line fails.
+    // Close the read ends before the first line is written, so that every write fails.
     drop((child.stdout.take(), child.stderr.take()));
     let ended = child.wait().expect("it ends");
     let runs = world.run(&["runs", "list", "--json"]).code(0).json();
@@ -33,7 +37,7 @@ fn listed(world: &World, words: &[&str], set_up: impl FnOnce(&mut Command)) -> (
 }
 
 #[test]
-fn output_that_nobody_takes_costs_no_measurement() {
+fn run_is_stored_when_its_output_fails() {
     let set_ups: [(&str, &[&str], &SetUp); 3] = [
         ("a closed pipe", &SEARCH, &|command| {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -47,7 +51,7 @@ fn output_that_nobody_takes_costs_no_measurement() {
     ];
     for (what, words, set_up) in set_ups {
         let world = World::new();
-        let (code, runs) = listed(&world, words, |command| set_up(command));
+        let (code, runs) = run_and_list(&world, words, |command| set_up(command));
         assert_eq!(code, Some(0), "{what}: {runs:?}");
         assert_eq!(runs.len(), 1, "{what}: {runs:?}");
         assert_eq!(runs[0]["state"], "complete", "{what}: {runs:?}");

@@ -100,7 +100,7 @@ fn what_is_due_while_the_window_is_full_is_vetoed() {
 }
 
 #[test]
-fn a_rate_that_is_offered_is_the_rate_that_is_told() {
+fn offered_rate_is_the_reported_rate() {
     let world = World::new();
     let paced =
         ["daq", "--sources", "5", "--triggers", "5/s", "--time", "2s", "--omit", "0s", "--json", "-q"];
@@ -123,8 +123,8 @@ fn orders_that_are_not_heard_lose_nothing() {
         let trial = &document["trials"][0];
         assert_balanced(trial, 20.0);
         assert!(metric(trial, "orders_dropped") > 0.0, "{trial}");
-        let told_later = metric(trial, "orders_repeated") + metric(trial, "orders_missed");
-        assert!(told_later > 0.0, "{trial}");
+        let late_orders = metric(trial, "orders_repeated") + metric(trial, "orders_missed");
+        assert!(late_orders > 0.0, "{trial}");
         assert!(metric(trial, "recovery_p99_ms") > 0.0, "{trial}");
     }
 }
@@ -196,7 +196,7 @@ fn front_ends_in_c_and_python_take_part() {
 }
 
 #[test]
-fn a_front_end_that_dies_is_missed_by_name_and_holds_up_nobody() {
+fn a_killed_front_end_is_named_and_delays_no_other() {
     kagiri_tests::need_programs!("cc", "python3");
     let world = World::new();
     kagiri_tests::need_programs!("ss");
@@ -223,11 +223,11 @@ fn a_front_end_that_dies_is_missed_by_name_and_holds_up_nobody() {
 fn a_front_end_names_what_is_wrong() {
     kagiri_tests::need_programs!("cc", "python3");
     let world = World::new();
-    let nobody = format!("127.0.0.1:{}", kagiri_tests::free_port());
-    let at = (nobody.clone(), "-".to_owned(), "1".to_owned());
+    let unused = format!("127.0.0.1:{}", kagiri_tests::free_port());
+    let at = (unused.clone(), "-".to_owned(), "1".to_owned());
     for language in ["c", "python"] {
         let ended = front_end(&world, language, &at, 0).end(PATIENCE).code(1);
-        assert!(ended.stderr.contains(&nobody) && ended.stderr.contains("refused"), "{ended:?}");
+        assert!(ended.stderr.contains(&unused) && ended.stderr.contains("refused"), "{ended:?}");
         let nonsense = ("here".to_owned(), "-".to_owned(), "1".to_owned());
         let ended = front_end(&world, language, &nonsense, 0).end(PATIENCE).code(1);
         assert!(ended.stderr.contains("ADDR:PORT") || ended.stderr.contains("10.0.0.1:7500"), "{ended:?}");
@@ -375,6 +375,6 @@ fn a_host_of_sources_that_is_killed_is_named_and_its_events_end() {
     let document = fleet.stored();
     let ended = document["trials"].as_array().expect("trials");
     assert!(ended.iter().all(|trial| trial["verdict"] != "pass"), "{document}");
-    wait_until("nobody is left", FLEET_PATIENCE, || fleet.others(&[&builder, &one]).is_empty());
+    wait_until("no other process is left", FLEET_PATIENCE, || fleet.others(&[&builder, &one]).is_empty());
     fleet.end(vec![builder, one], &pids);
 }

@@ -1,4 +1,4 @@
-//! `kagiri daq` told what cannot be: one message that names the flag or the host, before anything is
+//! Impossible settings of `kagiri daq`: one message that names the flag or the host, before anything is
 //! measured.
 
 use std::process::Command;
@@ -52,8 +52,8 @@ fn what_this_machine_does_not_have_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let listen = taken.local_addr().expect("its address").to_string();
     world.run(&["daq", "--listen", &listen, "-q"]).fails(1, &[&listen]);
-    let nobody = "no interface of this machine has the address 192.0.2.99";
-    world.run(&["daq", "--listen", "192.0.2.99:7500", "-q"]).fails(2, &["--listen: ", nobody]);
+    let refusal = "no interface of this machine has the address 192.0.2.99";
+    world.run(&["daq", "--listen", "192.0.2.99:7500", "-q"]).fails(2, &["--listen: ", refusal]);
     let quantum = ["daq", "--congestion-control", "quantum", "-q"];
     world.run(&quantum).fails(2, &["--congestion-control: ", "'quantum'", "this kernel offers", "reno"]);
     world.write("sizes.txt", "1KiB\n2KiB\nlarge\n");
@@ -73,7 +73,7 @@ pub fn with_files(program: &Command, files: u32) -> Command {
     limited
 }
 
-/// Otherwise the last of the sources would wait in vain to be let in.
+/// Otherwise the last sources would wait for a builder that cannot accept them.
 #[test]
 fn a_builder_that_may_not_open_enough_files_says_so_before_anything_is_sent() {
     need_programs!("setpriv");

@@ -211,7 +211,7 @@ fn the_report_is_one_page_that_works_offline() {
     assert!(page.contains(&format!("{capacity} streams")), "the capacity stands in it");
     assert!(page.contains("<svg") && page.contains(document["run"].as_str().unwrap()));
     let file = said(&world, &["report", "-o", "page.html"]);
-    // A relative path says nothing to whoever has gone elsewhere.
+    // A relative path would be wrong in another working directory.
     assert_eq!(fs::canonicalize(file.trim()).unwrap(), fs::canonicalize(world.path("page.html")).unwrap());
     assert!(file.starts_with('/'), "{file}");
     assert_eq!(fs::read_to_string(world.path("page.html")).unwrap(), page);

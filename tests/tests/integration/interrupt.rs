@@ -92,7 +92,7 @@ fn killed_while_making_content() {
     live.signal(Signal::SIGKILL);
     wait_until("it has ended", PATIENCE, || !live.is_running());
     assert!(part.exists() && !world.path("film.ts").exists());
-    // Whoever makes it again takes what is left away.
+    // The next command that makes it removes what was left.
     world.run(&["content", "make", "film.ts", "--duration", "2s", "--quiet"]).code(0);
     assert!(!part.exists() && world.path("film.ts").exists() && world.path("film.ts.kgi").exists());
 }
@@ -102,7 +102,7 @@ fn while_indexing() {
     let _beside = beside_others();
     let world = World::new();
     world.run(&["content", "make", "film.ts", "--duration", "200s", "--quiet"]).code(0);
-    // Whoever disturbs this test for a second finds the film indexed before the signal came.
+    // If other programs delay this test for a second, the film is indexed before the signal comes.
     let interrupted = (0..ATTEMPTS).any(|_| {
         std::fs::remove_file(world.path("film.ts.kgi")).unwrap_or_default();
         is_interrupted_indexing(&world)

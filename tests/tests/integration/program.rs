@@ -1,4 +1,4 @@
-//! The program as such: help, completions, manual pages, colour, output that nobody reads.
+//! The program as such: help, completions, manual pages, colour, output without a reader.
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -152,9 +152,9 @@ fn manual_pages_are_pages() {
     }
 }
 
-/// Whatever the program prints at length must not end in a panic when nobody reads it.
+/// Long output must not end in a panic when its reader has closed the pipe.
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let world = World::new();
     world.import_fixture();
     let plan = workspace().join("plans/disk-limited.toml");
@@ -220,12 +220,12 @@ fn making_content_says_what_it_makes_and_how_fast_it_was() {
     let made = world.run(&words).code(0);
     // Where there is no terminal: what it begins, with size and path, and what it came to, with the rate.
     assert_eq!(made.stderr, "making 12.5MB of MPEG-2 content (5Mbit/s, 20s): film.ts\n");
-    let is_told = |line: &str| {
+    let is_summary = |line: &str| {
         line.starts_with("film.ts: 20s, 500 frames, ")
             && (line.ends_with(" MB/s)\n") || line.ends_with(" GB/s)\n"))
     };
     let has_time = made.stdout.contains(" s, ") || made.stdout.contains(" ms, ");
-    assert!(is_told(&made.stdout) && has_time, "{}", made.stdout);
+    assert!(is_summary(&made.stdout) && has_time, "{}", made.stdout);
     let indexed = world.run(&["content", "index", "film.ts"]).code(0);
     let bytes = std::fs::metadata(world.path("film.ts")).unwrap().len();
     assert!(bytes.abs_diff(12_500_000) < 50_000, "{bytes}");
@@ -233,7 +233,7 @@ fn making_content_says_what_it_makes_and_how_fast_it_was() {
         indexed.stderr.starts_with("indexing 12.") && indexed.stderr.ends_with("MB: film.ts\n"),
         "{indexed:?}"
     );
-    assert!(is_told(&indexed.stdout), "{}", indexed.stdout);
+    assert!(is_summary(&indexed.stdout), "{}", indexed.stdout);
     for words in [&words[..], &["content", "index", "film.ts"]] {
         let quiet = world.run(&[words, &["--quiet"]].concat()).code(0);
         assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""), "{words:?}");
@@ -247,8 +247,8 @@ fn building_says_what_it_does_and_how_long_it_took() {
     let build = |words: &[&str]| {
         let mut command = Command::new(workspace().join("scripts/build"));
         // What cargo tells a test of its own package would make the build scripts of others run again, and
-        // all that depends on them be compiled anew. What cargo was told itself, such as a profile,
-        // has to stay for the same reason.
+        // all that depends on them be compiled anew. Cargo's own settings, such as a
+        // profile, have to stay for the same reason.
         for (name, _) in std::env::vars_os() {
             let is_named = |name: &str| {
                 ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|prefix| name.starts_with(prefix))
@@ -275,7 +275,7 @@ fn building_says_what_it_does_and_how_long_it_took() {
     assert!(makefile.contains("./scripts/build release") && !makefile.contains("--quiet"), "{makefile}");
 }
 
-/// The cargo of a distribution may be years old; its own words on that would help nobody.
+/// The cargo of a distribution may be years old; its own error message does not help.
 #[test]
 fn an_old_cargo_is_named_before_anything_is_built() {
     let world = World::new();

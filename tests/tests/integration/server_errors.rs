@@ -28,7 +28,7 @@ fn answer(head: &str, body: &[u8]) -> Vec<u8> {
 #[test]
 fn a_server_that_refuses() {
     let _beside = beside_others();
-    // Port 1 of loopback: nobody listens below 1024 there unasked.
+    // No program listens at port 1 of loopback.
     let refused = stream(&World::new(), "http://127.0.0.1:1/film.ts");
     refused.fails(1, &["http://127.0.0.1:1/film.ts", "Connection refused", "is the server running"]);
 }

@@ -28,7 +28,7 @@ fn count(document: &Value, names: &[&str]) -> u64 {
     calls(document).iter().filter(of).map(|row| row["count"].as_u64().expect("a count")).sum()
 }
 
-/// Every row has the keys that scripts rely on, with values that can be; and nothing was lost unsaid.
+/// Every row has the keys that scripts rely on, with plausible values, and kept and lost events add up.
 fn check(document: &Value) {
     assert_eq!(document["schema"], 1);
     for row in calls(document) {
@@ -50,7 +50,7 @@ fn document_of(ended: Ended) -> Value {
 }
 
 #[test]
-fn a_program_is_told_of_by_both_backends() {
+fn both_backends_trace_a_program() {
     need_root!();
     let world = World::new();
     for backend in ["auto", "bpf", "perf"] {
@@ -61,7 +61,7 @@ fn a_program_is_told_of_by_both_backends() {
         assert!(backend == "auto" || document["backend"] == backend);
         assert!(document["ended"].as_str().expect("how").contains("exit status: 0"));
     }
-    // On a terminal's page the same, beside what the program writes itself.
+    // Without --json: the same as text, after the program's own output.
     let ended = world.measure(&["timeline", "--", "sh", "-c", "echo its own words"], PATIENCE).code(0);
     assert!(ended.stdout.starts_with("its own words\n"), "{}", ended.stdout);
     for part in ["call", "state", "p50", "of wall", "write", "Traced by "] {
@@ -90,11 +90,11 @@ fn pictures_are_written_whole() {
     world
         .run(&["timeline", "--html", "none/such.html", "--", "touch", "made"])
         .fails(2, &["none/such.html", "no such folder"]);
-    assert!(!world.path("made").exists(), "nothing is run in vain");
+    assert!(!world.path("made").exists(), "the program is not started");
 }
 
 #[test]
-fn it_says_what_it_cannot_watch() {
+fn missing_targets_and_calls_are_named() {
     let world = World::new();
     world.run(&["timeline"]).fails(2, &["nothing to trace"]);
     world.run(&["timeline", "--calls", "frobnicate", "--", "true"]).fails(2, &["'frobnicate'", "recvfrom"]);
@@ -109,17 +109,17 @@ fn it_says_what_it_cannot_watch() {
 }
 
 #[test]
-fn those_who_may_not_trace_are_told_what_to_do() {
+fn users_without_permission_get_advice() {
     need_root!();
     let world = World::of_nobody();
-    // Somebody else's process, and one of his own.
+    // A process that it starts, then another user's.
     for words in [&["timeline", "--", "true"][..], &["timeline", "-p", "1"]] {
         world.run(words).fails(1, &["does not permit tracing", "run as root", "setcap"]);
     }
 }
 
 #[test]
-fn the_rights_that_are_told_of_are_enough_and_no_others() {
+fn advised_capabilities_suffice_and_none_is_refused() {
     need_root!();
     kagiri_tests::need_programs!("setpriv", "unshare");
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -148,7 +148,7 @@ fn the_rights_that_are_told_of_are_enough_and_no_others() {
         check(&document);
         assert!(count(&document, &["write"]) >= 400, "{document:#}");
     }
-    // Root that may do nothing of that: a container, a service with a bounded set.
+    // Refused: root without capabilities (a container, a service with a bounded set), and the user nobody.
     for command in [&["--inh-caps=-all", "--bounding-set=-all"][..], &nobody] {
         let mut command = {
             let mut setpriv = Command::new("setpriv");
@@ -178,7 +178,7 @@ fn too_few_open_files_are_named_as_the_reason() {
 }
 
 #[test]
-fn its_time_being_over_ends_what_it_started() {
+fn for_option_ends_the_started_program() {
     need_root!();
     let world = World::new();
     let words = ["timeline", "--json", "--for", "3s", "--calls", "+clock_nanosleep", "--", "sleep", "60"];
@@ -241,7 +241,7 @@ fn an_interrupted_watching_prints_what_there_is() {
     {
         let mut live = world.start(&[&["timeline", "--json"][..], subject].concat());
         live.wait_for(sign, PATIENCE);
-        // How often a process has written, proc(5), "io": what is watched goes on meanwhile.
+        // How often a process has written, proc(5), "io": the earlier process keeps writing.
         let io = format!("/proc/{pid}/io");
         let writes = || {
             let text = std::fs::read_to_string(&io).expect("it runs");

@@ -25,7 +25,8 @@ struct Group {
     delegate: u32,
     /// Whether it has answered a multicast probe.
     multicast_ok: bool,
-    /// Whether its orders go over connections, because multicast does not reach it.
+    /// Whether its orders go over connections: there is no multicast, it joined late, or it did not answer a
+    /// probe in time.
     unicast_only: bool,
 }
 
@@ -83,7 +84,7 @@ impl OrderSender {
                 None => self.groups.push(new),
             }
             if self.is_settled {
-                self.multicast_probe();
+                self.send_multicast_probe();
             }
         }
         if let Some(group) = self.groups.get_mut(at) {
@@ -170,24 +171,25 @@ impl OrderSender {
         self.send_to_group(probe.group, &self.clock_probe(probe.number).encode(), sources, sockets);
     }
 
-    fn multicast_probe(&self) {
+    fn send_multicast_probe(&self) {
         if let Some(multicast) = &self.multicast {
             let _ = multicast.send(&self.clock_probe(MULTICAST_PROBE).encode());
         }
     }
 
-    /// Multicasts a probe if a group has not answered one. Returns whether answers are still missing.
-    pub(super) fn probe_multicast(&self) -> bool {
-        let is_open = self.multicast.is_some()
+    /// Multicasts a probe if a group whose orders are multicast has not answered one. Returns whether such a
+    /// group exists.
+    pub(super) fn probe_unanswered_groups(&self) -> bool {
+        let is_unanswered = self.multicast.is_some()
             && self.groups.iter().any(|group| !group.multicast_ok && !group.unicast_only);
-        if is_open {
-            self.multicast_probe();
+        if is_unanswered {
+            self.send_multicast_probe();
         }
-        is_open
+        is_unanswered
     }
 
-    /// Whether a group has not answered a multicast probe.
-    pub(super) fn is_multicast_open(&self) -> bool {
+    /// Whether a group has not answered a multicast probe, wherever its orders go.
+    pub(super) fn has_unanswered_groups(&self) -> bool {
         self.multicast.is_some() && self.groups.iter().any(|group| !group.multicast_ok)
     }
 

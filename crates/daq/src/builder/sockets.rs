@@ -267,7 +267,7 @@ impl Connection {
     }
 
     /// Lets the kernel acknowledge every other fragment: acknowledging each would double the work. The kernel
-    /// leaves that mode whenever it waited in vain.
+    /// leaves that mode whenever it delayed an acknowledgement and no further fragment came.
     fn delay_acknowledgements(&mut self, now_ns: u64) {
         if now_ns >= self.delay_again_ns {
             self.delay_again_ns = now_ns.saturating_add(DELAY_AGAIN_NS);

@@ -113,7 +113,7 @@ impl Trial {
             // The start is `u64::MAX` until it is known; setting it wakes the loop.
             let probe_ns = if start_ns == u64::MAX { now_ns + PROBE_INTERVAL_NS } else { start_ns };
             self.driver.poll_until(probe_ns)?;
-            self.driver.machine.events.orders.sender.probe_multicast();
+            self.driver.machine.events.orders.sender.probe_unanswered_groups();
         }
     }
 
@@ -125,7 +125,7 @@ impl Trial {
             && monotonic_ns() < until_ns
         {
             self.driver.poll_until(monotonic_ns() + PROBE_INTERVAL_NS)?;
-            self.driver.machine.events.orders.sender.probe_multicast();
+            self.driver.machine.events.orders.sender.probe_unanswered_groups();
         }
         let connected = self.driver.machine.events.sources.ever_connected;
         self.report().sources = connected;
@@ -146,12 +146,12 @@ impl Trial {
         let mut probed_ns = 0;
         while monotonic_ns() < until_ns {
             let now_ns = monotonic_ns();
-            let mut is_open = self.driver.machine.events.orders.sender.is_multicast_open();
-            if is_open && now_ns >= probed_ns + PROBE_INTERVAL_NS {
-                is_open = self.driver.machine.events.orders.sender.probe_multicast();
+            let mut is_unanswered = self.driver.machine.events.orders.sender.has_unanswered_groups();
+            if is_unanswered && now_ns >= probed_ns + PROBE_INTERVAL_NS {
+                is_unanswered = self.driver.machine.events.orders.sender.probe_unanswered_groups();
                 probed_ns = now_ns;
             }
-            if !is_open && self.driver.machine.events.clocks.has_initial_estimate() {
+            if !is_unanswered && self.driver.machine.events.clocks.has_initial_estimate() {
                 break;
             }
             self.driver.poll_until(now_ns + PROBE_INTERVAL_NS)?;

@@ -6,11 +6,11 @@ use crate::report::{Cause, SlowEvent, Stall};
 const SLOW_NS: u64 = 20_000_000;
 /// Linux's minimum retransmission timeout.
 const RTO_MIN_NS: u64 = 200_000_000;
-/// A fragment that took this much longer than usual stalled: it was lost.
+/// A gap or a transit of at least this long indicates loss.
 pub(crate) const STALL_NS: u64 = 150_000_000;
-/// Above this, a tail-loss probe alone does not explain it: it was lost as well.
+/// A lone packet's transit of at least this long means that the tail-loss probe was lost too.
 const TWICE_NS: u64 = 350_000_000;
-/// Timeouts double: a connection may lag this many windows of events.
+/// A connection in timeout may be this many windows of events behind, because timeouts double.
 const EVENTS_BEHIND: u64 = 4;
 /// A source that sends within this time after a repeated order (or twice the usual time) answers it.
 const PROMPT_NS: u64 = 5_000_000;
@@ -53,7 +53,7 @@ pub(crate) fn cause(facts: &SlowEventFacts) -> Cause {
         return if facts.gone { Cause::Gone } else { lost(facts, u64::MAX) };
     }
     let read_late_ns = facts.read_late_ns.saturating_sub(facts.read_late_usual_ns);
-    // Waiting to be read is no transit.
+    // Transit excludes the time spent waiting to be read.
     let transit_ns = facts.transit_ns.saturating_sub(facts.read_late_ns);
     let transit_over_ns = transit_ns.saturating_sub(facts.transit_usual_ns);
     let host_over_ns = facts.host_ns.saturating_sub(facts.host_usual_ns);
@@ -195,7 +195,11 @@ mod tests {
                 Cause::Builder,
             ),
             ("a source that left", SlowEventFacts { complete: false, gone: true, ..usual }, Cause::Gone),
-            ("collapse", SlowEventFacts { complete: false, ..usual }, Cause::RetransmissionTimeout),
+            (
+                "a fragment over TCP that never came",
+                SlowEventFacts { complete: false, ..usual },
+                Cause::RetransmissionTimeout,
+            ),
             ("UDP given up", SlowEventFacts { complete: false, datagrams: true, ..usual }, Cause::Loss),
         ] {
             assert_eq!(cause(&facts), expected, "{why}");

@@ -61,7 +61,7 @@ fn barrier_opens_for_all_when_the_last_arrives() {
     assert_eq!(scheduler.arrive(0, Barrier::Compare, 101), None);
     scheduler.leave(2);
     scheduler.leave(2);
-    assert_eq!(scheduler.arrive(0, Barrier::Compare, 102), Some(102), "nobody else has to notice");
+    assert_eq!(scheduler.arrive(0, Barrier::Compare, 102), Some(102), "no other builder has to arrive");
     assert_eq!(scheduler.arrive(0, Barrier::Hold, 103), open_ns);
 }
 
@@ -134,7 +134,7 @@ fn round_robin_skips_full_builders() {
     let scheduler = timetable(SchedulerPlan { choice: BuilderChoice::RoundRobin, ..PLAN }, "1000/s");
     assert_eq!(scheduler.next(1, 0, 2), Assignment::Wait { until_ns: Some(1_000_000) });
     assert_eq!(all(&scheduler, 0, 1_000_000, 0), (vec![0, 2], 0));
-    assert_eq!(all(&scheduler, 0, 3_000_000, 2), (vec![], 1), "his turn, and nobody has room");
+    assert_eq!(all(&scheduler, 0, 3_000_000, 2), (vec![], 1), "its turn, and no builder has room");
     assert_eq!(all(&scheduler, 1, 3_000_000, 2), (vec![], 1));
     let scheduler =
         timetable(SchedulerPlan { choice: BuilderChoice::LeastOutstanding, window: 10, ..PLAN }, "1000/s");

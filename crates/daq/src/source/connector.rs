@@ -12,15 +12,15 @@ use super::context::{HANDSHAKE, WorkerContext};
 use super::sender;
 use crate::wire::{FragmentHeader, Hello, Kind};
 
-/// Longer than all first connections may take.
+/// Timeout of one handshake; longer than `CONNECT` (20 s, part.rs), so that `CONNECT` ends first.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct SourceConnector {
     pub(super) handshakes: Connector,
-    pub(super) standing: usize,
+    pub(super) established: usize,
     /// Whether all connections were established once: later ones are reconnections.
-    pub(super) is_done: bool,
+    pub(super) all_were_established: bool,
 }
 
 impl SourceConnector {
@@ -29,7 +29,8 @@ impl SourceConnector {
         let options = SocketOptions { nodelay: Some(true), congestion, ..SocketOptions::default() };
         let settings =
             ConnectSettings { options, handshakes_max, timeout: TIMEOUT, ..ConnectSettings::default() };
-        Self { handshakes: Connector::new(HANDSHAKE, settings), standing: 0, is_done: false }
+        let handshakes = Connector::new(HANDSHAKE, settings);
+        Self { handshakes, established: 0, all_were_established: false }
     }
 
     pub(super) fn connect(
@@ -60,18 +61,18 @@ impl SourceConnector {
                 continue;
             }
             match result.and_then(|socket| open(context, link, place, socket)) {
-                Ok(()) if self.is_done => context.counters.report.reconnected += 1,
-                Ok(()) => self.standing += 1,
+                Ok(()) if self.all_were_established => context.counters.report.reconnected += 1,
+                Ok(()) => self.established += 1,
                 Err(error) => {
                     let what = error.to_string();
-                    if !self.is_done {
+                    if !self.all_were_established {
                         return Err(what);
                     }
                     context.schedule_retry(link, place, &what);
                 }
             }
         }
-        self.is_done |= self.standing == context.sources * links.len();
+        self.all_were_established |= self.established == context.sources * links.len();
         Ok(())
     }
 }

@@ -75,7 +75,7 @@ impl SourcesPart {
         Ok(config)
     }
 
-    /// Waits until all connections stand.
+    /// Waits until all connections are established.
     fn connect(
         &self,
         threads: &mut SourceThreads,
@@ -97,10 +97,10 @@ impl SourcesPart {
             if let Some(why) = self.unknown_congestion_control(&how) {
                 return Err(PartError::usage(why));
             }
-            let standing = threads.standing();
+            let established = threads.established();
             let advice = advice(&how);
             return Err(PartError::new(format!(
-                "only {standing} of {wanted} connections of sources were established: {how}{advice}"
+                "only {established} of {wanted} connections of sources were established: {how}{advice}"
             )));
         }
     }
@@ -314,8 +314,8 @@ impl SourceThreads {
         Ok(true)
     }
 
-    fn standing(&self) -> usize {
-        self.progress.iter().map(|progress| progress.standing.load(Ordering::Relaxed)).sum()
+    fn established(&self) -> usize {
+        self.progress.iter().map(|progress| progress.established.load(Ordering::Relaxed)).sum()
     }
 
     /// Fragments sent so far, and their payload in bytes.

@@ -30,7 +30,7 @@ const ORDERS_AT_ONCE: usize = 64;
 /// What a worker shows while it runs.
 #[derive(Debug, Default)]
 pub(super) struct WorkerProgress {
-    pub(super) standing: AtomicUsize,
+    pub(super) established: AtomicUsize,
     pub(super) fragments: AtomicU64,
     pub(super) payload_bytes: AtomicU64,
 }
@@ -116,14 +116,14 @@ impl Worker {
         }
         let mut has_begun = false;
         while !control.is_stopped() && !self.links.iter().all(BuilderLink::is_over) {
-            let was_done = self.connector.is_done;
+            let were_established = self.connector.all_were_established;
             if let Err(failure) = self.connector.handle_outcomes(&mut self.context, &mut self.links) {
                 let _ = connected.send(Err(failure));
                 return Ok(());
             }
-            if !was_done {
-                progress.standing.store(self.connector.standing, Ordering::Relaxed);
-                let _ = self.connector.is_done.then(|| connected.send(Ok(())));
+            if !were_established {
+                progress.established.store(self.connector.established, Ordering::Relaxed);
+                let _ = self.connector.all_were_established.then(|| connected.send(Ok(())));
             }
             let start_ns = if has_begun { u64::MAX } else { control.start_ns() };
             let ready = events.poll_once(self, start_ns)?;

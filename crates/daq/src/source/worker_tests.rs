@@ -26,12 +26,12 @@ fn order(kind: Kind, event: u64, first_source: u32, sources: u32) -> Order {
 }
 
 impl Worker {
-    fn told_of(&mut self, order: &Order) {
+    fn receive_order(&mut self, order: &Order) {
         order_handler::handle_order(&mut self.context, &mut self.links[0], order, Delivery::Multicast, 1);
     }
 
     fn triggered(&mut self, event: u64) {
-        self.told_of(&order(Kind::Trigger, event, 0, SOURCES));
+        self.receive_order(&order(Kind::Trigger, event, 0, SOURCES));
     }
 
     /// The queued events of each source.
@@ -65,8 +65,8 @@ fn batch_queues_each_fragment_once_per_addressed_source() {
     assert_eq!(group.links[0].batched.len(), 2, "event 1 does not repeat event 0");
     sender::send_batched(&mut group.context, &mut group.links[0]);
     assert_eq!(group.waiting(), vec![vec![0, 1]; 3]);
-    group.told_of(&order(Kind::Trigger, 2, 0, 2));
-    group.told_of(&order(Kind::Trigger, 3, 1, 2));
+    group.receive_order(&order(Kind::Trigger, 2, 0, 2));
+    group.receive_order(&order(Kind::Trigger, 3, 1, 2));
     sender::send_batched(&mut group.context, &mut group.links[0]);
     assert_eq!(group.waiting(), [vec![0, 1, 2], vec![0, 1, 2, 3], vec![0, 1, 3]]);
 }
@@ -77,7 +77,7 @@ fn small_window_and_grants_are_not_batched() {
     few.triggered(0);
     assert_eq!(few.waiting(), vec![vec![0]; 3]);
     let mut granted = group(8);
-    granted.told_of(&order(Kind::Grant, 0, 1, 1));
+    granted.receive_order(&order(Kind::Grant, 0, 1, 1));
     assert_eq!(granted.waiting(), [vec![], vec![0], vec![]]);
 }
 
@@ -85,7 +85,7 @@ fn small_window_and_grants_are_not_batched() {
 fn stop_clears_queue_and_batch() {
     let mut group = group(8);
     group.triggered(0);
-    group.told_of(&order(Kind::Stop, 0, 0, SOURCES));
+    group.receive_order(&order(Kind::Stop, 0, 0, SOURCES));
     assert!(group.links[0].batched.is_empty() && group.waiting() == vec![vec![0_u64; 0]; 3]);
     group.triggered(1);
     assert!(group.links[0].batched.is_empty());

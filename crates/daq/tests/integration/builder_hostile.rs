@@ -61,8 +61,8 @@ fn invalid_connections_are_closed_and_counted() {
         stranger.send_hello(lie);
         assert!(stranger.is_closed());
     }
-    assert!(ScriptedSource::connect(&facts, 1).is_closed(), "somebody else is that source");
-    assert!(ScriptedSource::silent(&facts, 0).is_closed(), "who says nothing has to go");
+    assert!(ScriptedSource::connect(&facts, 1).is_closed(), "another connection is that source");
+    assert!(ScriptedSource::silent(&facts, 0).is_closed(), "a silent connection is closed");
     let mut forward = ScriptedSource::silent(&facts, 0);
     forward.send(0, &PAYLOAD);
 

@@ -134,7 +134,7 @@ fn wait_until_taken(builder: SocketAddr) {
         let table = std::fs::read_to_string("/proc/net/udp").unwrap();
         let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let own: Vec<_> = rows.filter(|fields| fields[1].ends_with(&port)).collect();
-        assert!(!own.is_empty(), "nobody listens at {builder}");
+        assert!(!own.is_empty(), "no socket listens at {builder}");
         if own.iter().all(|fields| fields[4].ends_with(":00000000")) {
             return;
         }

@@ -123,7 +123,11 @@ impl Builder {
         let question = self.order(Kind::Sync, number);
         self.send_over_connection(source, &question);
         let (header, _) = self.next(source);
-        assert_eq!((header.kind, header.event), (Kind::Sync, number), "it said more than it was told to");
+        assert_eq!(
+            (header.kind, header.event),
+            (Kind::Sync, number),
+            "it sent more than its orders asked for"
+        );
     }
 
     pub fn assert_all_quiet(&mut self) {

@@ -66,9 +66,9 @@ fn trigger(builder: &Builder, event: u64) {
     builder.multicast_order(&builder.order(Kind::Trigger, event));
 }
 
-/// Sends an event whose fragments are lost, and `in_vain` retransmissions as well; returns the reported
+/// Sends an event whose fragments are lost, and `lost_again` retransmissions as well; returns the reported
 /// stalls.
-fn stalls(wire: &Wire, in_vain: u64) -> Vec<Stall> {
+fn stalls(wire: &Wire, lost_again: u64) -> Vec<Stall> {
     let settings = json!({ "sources": SOURCES, "congestion_control": "reno" });
     let builder = wire.builder.within(|| Builder::new(0, SOURCES as u32, BUILDER)).unwrap();
     let (mut rig, endpoints) = Rig::with(&settings, vec![builder]);
@@ -83,7 +83,7 @@ fn stalls(wire: &Wire, in_vain: u64) -> Vec<Stall> {
     trigger(rig.only(), 5);
     until("what is lost", || {
         let (sent, again) = wire.segments();
-        sent >= before.0 + SOURCES && again >= before.1 + in_vain * SOURCES
+        sent >= before.0 + SOURCES && again >= before.1 + lost_again * SOURCES
     });
     wire.cut(false);
     rig.only().event(5);
@@ -106,8 +106,8 @@ fn lost_fragment_is_reported_with_its_event() {
     }
     let wire = Wire::new();
     // 0: the tail-loss probe arrives; 2: the probe and the first timeout's retransmission are lost as well.
-    for in_vain in [0, 2] {
-        let stalls = stalls(&wire, in_vain);
+    for lost_again in [0, 2] {
+        let stalls = stalls(&wire, lost_again);
         for source in 0..SOURCES as u32 {
             let of_event = |stall: &&Stall| (stall.source, stall.event) == (source, 5);
             let held_up = stalls.iter().filter(of_event).any(|stall| stall.retransmits > 0);
@@ -115,6 +115,6 @@ fn lost_fragment_is_reported_with_its_event() {
         }
         let sum = |count: fn(&Stall) -> u32| stalls.iter().map(count).sum::<u32>();
         let (timeouts, retransmits) = (sum(|stall| stall.timeouts), sum(|stall| stall.retransmits));
-        assert!(timeouts < retransmits && (in_vain == 0 || timeouts > 0), "{stalls:?}");
+        assert!(timeouts < retransmits && (lost_again == 0 || timeouts > 0), "{stalls:?}");
     }
 }

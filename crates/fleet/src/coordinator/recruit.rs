@@ -100,8 +100,8 @@ pub fn recruit(
 
 /// Waits until no more agents join and compares clocks with all of them. Takes none for the run.
 pub fn compare_clocks(coordinator: &mut Coordinator, within: Duration) -> Result<(), FleetError> {
-    let everybody = Wish { hosts: "*".into(), count: None, at_least: None };
-    wait(coordinator, &[everybody], within, &|_| {})?;
+    let all = Wish { hosts: "*".into(), count: None, at_least: None };
+    wait(coordinator, &[all], within, &|_| {})?;
     coordinator.probe(&coordinator.membership.names());
     Ok(())
 }

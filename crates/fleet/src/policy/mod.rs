@@ -148,7 +148,7 @@ impl Policy {
         Ok(Self { host: owner.host.clone(), origin: "its policy file".into(), rules })
     }
 
-    /// Loads a policy file. Rejects a file that everybody can write.
+    /// Loads a policy file. Rejects a file that every user can write.
     pub fn load(path: &Path, owner: &HostInfo) -> Result<Self, PolicyError> {
         let policy =
             file::read(path).and_then(|text| Self::parse(&text, owner).map_err(|error| error.to_string()));

@@ -146,8 +146,8 @@ fn dropped_responder_frees_its_address() {
 
 #[test]
 fn batch_without_responses_ends_in_time() {
-    let nobody = socket();
-    let target = DatagramAddress::Udp(nobody.local_addr().unwrap());
+    let silent = socket();
+    let target = DatagramAddress::Udp(silent.local_addr().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let no_file = DatagramAddress::Unix(folder.path().join("nobody.sock"));
     for target in [target, no_file] {

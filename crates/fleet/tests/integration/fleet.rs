@@ -103,7 +103,7 @@ fn late_start_fails_alone() {
             bus.place(["nas", "here"].map(|host| spec(host, host, settings(host))).to_vec()).unwrap();
             bus.prepare(&["nas", "here"], &Endpoints::new()).unwrap();
             let error = bus.start(&["nas", "here"]).unwrap_err();
-            assert!(bus.stop(&["nas", "here"]).values().all(Result::is_ok), "nobody is lost");
+            assert!(bus.stop(&["nas", "here"]).values().all(Result::is_ok), "no host is lost");
             let BusError::LateStart { host, why } = &error else { panic!("{error}") };
             host == late && why.contains("the moment has passed")
         });

@@ -226,8 +226,8 @@ fn agent_refuses_malformed_requests_and_continues() {
         hostile.liveliness().declare_subscriber(protocol::agents_key()).history(true).wait().unwrap();
     matching.recv_timeout(GUARD).unwrap().expect("the agent's token");
     let mut questions: Vec<Vec<u8>> = nonsense().into_iter().map(|(bytes, _)| bytes).collect();
-    let of_nobody = Request::Start { run: "none".into(), parts: vec!["a".into()], at_ns: u64::MAX };
-    questions.push(protocol::encode(&of_nobody));
+    let unknown_run = Request::Start { run: "none".into(), parts: vec!["a".into()], at_ns: u64::MAX };
+    questions.push(protocol::encode(&unknown_run));
     questions.push(br#"{"ask":"format_disk"}"#.to_vec());
     for question in questions {
         let answers =
@@ -248,7 +248,7 @@ fn unanswered_release_does_not_block_the_end() {
     let (coordinator, _odd) = recruit_odd(honest_except("odd", "release", Vec::new()));
     let began = Instant::now();
     drop(bus(coordinator.unwrap(), dir.path()));
-    assert!(began.elapsed() < GUARD, "a release that nobody answers");
+    assert!(began.elapsed() < GUARD, "a release without an answer");
 }
 
 fn any_json() -> impl Strategy<Value = Value> {

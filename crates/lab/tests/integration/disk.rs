@@ -40,7 +40,7 @@ fn make(folder: &Path, model: &str, file_system: FileSystem) -> (Journal, Disk) 
     (journal, disk)
 }
 
-/// Whether anything is mounted or attached below `folder`, or any file is left in it.
+/// What is still mounted or attached below `folder`, and the files left in it.
 fn left_in(folder: &Path) -> Vec<String> {
     let name = folder.file_name().unwrap().to_str().unwrap();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -61,7 +61,7 @@ fn is_running(pid: i32) -> bool {
 }
 
 /// Drops `disk` and checks that it is removed, fast enough that nothing hung.
-fn goes(folder: &Path, journal: &Journal, disk: Disk) {
+fn assert_removed(folder: &Path, journal: &Journal, disk: Disk) {
     let server = disk.server_pid().unwrap();
     let began = Instant::now();
     drop(disk);
@@ -104,7 +104,7 @@ fn disk_is_never_faster_than_its_model() {
     device.read_at(0).unwrap();
     assert!(!unpaced.paced && disk.counters().unwrap().unwrap().busy_ns == unpaced.busy_ns);
     drop(device);
-    goes(folder.path(), &journal, disk);
+    assert_removed(folder.path(), &journal, disk);
 }
 
 #[test]
@@ -130,11 +130,11 @@ fn written_data_is_kept_and_fsync_waits_for_the_platter() {
         let counters = disk.counters().unwrap().unwrap();
         assert!(counters.flushes > 0 && counters.written_bytes >= 6_000_000, "{counters:?}");
         drop(file);
-        goes(folder.path(), &journal, disk);
+        assert_removed(folder.path(), &journal, disk);
     }
 }
 
-/// A process that writes to the disk without end.
+/// A process that writes 200 MiB to the disk.
 fn writer(target: &Path) -> std::process::Child {
     Command::new("dd")
         .args(["if=/dev/zero", "bs=1M", "count=200", "conv=fsync"])
@@ -144,21 +144,21 @@ fn writer(target: &Path) -> std::process::Child {
         .unwrap()
 }
 
-fn waits_for_the_disk(disk: &Disk) {
-    wait_until("something waits for the disk", || disk.counters().unwrap().unwrap().waiting > 0);
+fn wait_for_queued_request(disk: &Disk) {
+    wait_until("a request is queued at the disk", || disk.counters().unwrap().unwrap().waiting > 0);
 }
 
-fn ends(mut child: std::process::Child) {
+fn wait_for_end(mut child: std::process::Child) {
     wait_until("the writer has ended", || child.try_wait().unwrap().is_some());
 }
 
 #[test]
-fn killed_or_hung_server_blocks_nobody() {
+fn killed_or_hung_server_does_not_block_removal() {
     for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
         let Some(folder) = work_folder() else { return };
         let (journal, disk) = make(folder.path(), "ivdr-2006", FileSystem::Ext4);
         let mut writing = writer(disk.target());
-        waits_for_the_disk(&disk);
+        wait_for_queued_request(&disk);
         kill(Pid::from_raw(disk.server_pid().unwrap()), signal).unwrap();
         if signal == Signal::SIGKILL {
             let output = disk.counters().unwrap_err().to_string();
@@ -166,8 +166,8 @@ fn killed_or_hung_server_blocks_nobody() {
         }
         // The writer gets a signal while it waits in the kernel: it ends when the disk is removed.
         writing.kill().unwrap();
-        goes(folder.path(), &journal, disk);
-        ends(writing);
+        assert_removed(folder.path(), &journal, disk);
+        wait_for_end(writing);
     }
 }
 
@@ -176,13 +176,13 @@ fn writes_finish_when_the_server_stops() {
     let Some(folder) = work_folder() else { return };
     let (journal, disk) = make(folder.path(), "ivdr-2006", FileSystem::Ext4);
     let mut writing = writer(disk.target());
-    waits_for_the_disk(&disk);
+    wait_for_queued_request(&disk);
     kill(Pid::from_raw(disk.server_pid().unwrap()), Signal::SIGTERM).unwrap();
     // 200 MiB would take 15 s at the disk's rate; they all arrive.
     assert!(writing.wait().unwrap().success());
     assert_eq!(std::fs::metadata(disk.target().join("zeros")).unwrap().len(), 200 << 20);
     assert!(!disk.counters().unwrap().unwrap().paced);
-    goes(folder.path(), &journal, disk);
+    assert_removed(folder.path(), &journal, disk);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn undo_removes_the_disk_of_a_killed_owner() {
     assert!(began.elapsed() < LONG, "took {:?}", began.elapsed());
     assert_eq!(left_in(folder.path()), Vec::<String>::new());
     assert!(!is_running(server), "it died with its owner");
-    ends(writing);
+    wait_for_end(writing);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Content as files: whole or not there, whatever happens.
+//! Content as files: a failed or stopped write leaves no partial file. Four tests write to memory or
+//! /dev/full.
 
 use crate::common;
 use common::{go_on, spec_named};
@@ -77,7 +78,7 @@ fn clear_parts_removes_only_abandoned_files() {
     clear_parts(&path("nowhere"));
 }
 
-/// A file system of 1 MiB that goes away with it.
+/// A file system of 1 MiB, unmounted on drop.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -202,7 +203,7 @@ proptest! {
         let Ok(index) = write_content(&spec, &mut bytes, &mut go_on) else { return Ok(()) };
         prop_assert_eq!(bytes.len() as u64, index.total_bytes());
         prop_assert_eq!(index.frame_count() as u64, u64::from(spec.frames()));
-        // To a packet or two of rounding, and 0.1 %.
+        // To three packets and 0.1 %.
         let total = spec.total_bytes();
         let off = index.total_bytes().abs_diff(total) as f64;
         prop_assert!(off <= 600.0 + total as f64 * 1e-3, "off by {} of {}", off, total);

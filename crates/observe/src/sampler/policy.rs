@@ -1,4 +1,4 @@
-//! What of a request the host's owner lets a sampler watch: the plan may come from another user.
+//! Restricts a request to watch to what the host's owner permits: the plan may be another user's.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use sys::proc::mounts::mounts;
 pub fn permitted(root: &Path, watch: &Watch, host: &HostContext) -> (Watch, Vec<String>) {
     let (mut allowed, mut refused) = (watch.clone(), Vec::new());
     if let Some(folder) = &watch.cgroup_cpu {
-        match group(root, Path::new(folder), host) {
+        match check_group(root, Path::new(folder), host) {
             Ok(()) => {}
             Err(why) => {
                 allowed.cgroup_cpu = None;
@@ -20,7 +20,7 @@ pub fn permitted(root: &Path, watch: &Watch, host: &HostContext) -> (Watch, Vec<
         }
     }
     if let Some(pid) = watch.network_namespace_pid
-        && let Err(why) = namespace(root, pid, host)
+        && let Err(why) = check_namespace(root, pid, host)
     {
         // Without the namespace, device and port would belong to other programs.
         (allowed.network_namespace_pid, allowed.network_device, allowed.tcp_port) = (None, None, None);
@@ -29,8 +29,9 @@ pub fn permitted(root: &Path, watch: &Watch, host: &HostContext) -> (Watch, Vec<
     (allowed, refused)
 }
 
-/// Only the kernel's own files are in a control group. Elsewhere it is the policy's directories that count.
-fn group(root: &Path, folder: &Path, host: &HostContext) -> Result<(), String> {
+/// Any control group is permitted: it contains only the kernel's files. Other folders need the policy's
+/// permission.
+fn check_group(root: &Path, folder: &Path, host: &HostContext) -> Result<(), String> {
     // Where it leads, after links and `..`.
     let inside = std::fs::canonicalize(folder).is_ok_and(|folder| {
         let is_group = |fs_type: &str| matches!(fs_type, "cgroup" | "cgroup2");
@@ -39,13 +40,15 @@ fn group(root: &Path, folder: &Path, host: &HostContext) -> Result<(), String> {
     });
     match inside {
         true => Ok(()),
-        false => host.permit.directory(folder).map_err(|error| format!("it is none, and {error}")),
+        false => {
+            host.permit.directory(folder).map_err(|error| format!("it is not a control group, and {error}"))
+        }
     }
 }
 
-/// A process started by this one belongs to a part; the network of another process is entered only with the
-/// permission to change networks.
-fn namespace(root: &Path, pid: u32, host: &HostContext) -> Result<(), String> {
+/// Permitted: a process in this network namespace, and one that this process started (it belongs to a part).
+/// Any other process's network is entered only with the permission to change networks.
+fn check_namespace(root: &Path, pid: u32, host: &HostContext) -> Result<(), String> {
     let own = std::process::id().cast_signed();
     let is_ours = |pid: i32| ProcessSet::open(root, &[own]).is_ok_and(|set| set.pids().any(|one| one == pid));
     let link = |pid: &str| std::fs::read_link(root.join(format!("proc/{pid}/ns/net"))).ok();

@@ -209,7 +209,7 @@ impl Session {
         }
         let table = &self.assembler.table;
         let calls = table.call_rows(&self.wish.calls, wall_ns);
-        let calls_told = table.calls() + self.assembler.begun_before;
+        let calls_reported = table.calls() + self.assembler.begun_before;
         let mut times = CallTimes {
             target: target.to_owned(),
             ended,
@@ -224,7 +224,7 @@ impl Session {
             events_counted: counts.events,
             events: counts.events_delivered,
             events_lost: counts.events_lost,
-            calls_lost: counts.calls.saturating_sub(calls_told),
+            calls_lost: counts.calls.saturating_sub(calls_reported),
             cost_ns_per_call: self.cost.map(|cost| cost.traced_ns - cost.untraced_ns).filter(|ns| *ns > 0.0),
             cost: self.cost,
             doubts: Vec::new(),

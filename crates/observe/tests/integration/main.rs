@@ -1,5 +1,5 @@
-//! The sampler, the calibration and the exported pictures. `timeline` is a process of its own: who traces a
-//! program takes note of all children of this process that end.
+//! The sampler, the calibration and the exported pictures. `timeline` is a separate test binary: tracing a
+//! program collects all children of the process that end.
 #![allow(clippy::unwrap_used, reason = "a test fails by its panic")]
 
 mod calibrate;

@@ -57,7 +57,7 @@ fn blocked_and_ready_calls_are_separated() {
         let [ready, blocked] = rows(&times, "pselect6").map(|row| row.cloned().expect("in both states"));
         assert!(ready.count + blocked.count == 80 && blocked.count >= 40, "{ready:?} {blocked:?}");
         assert!(
-            blocked.count - blocked.preempted.expect("told") >= 40,
+            blocked.count - blocked.preempted.expect("a count") >= 40,
             "those that timed out gave up the CPU"
         );
         assert!(blocked.p50_us > 900.0 && ready.p50_us < 900.0, "{ready:?} {blocked:?}");

@@ -75,10 +75,10 @@ pub(super) fn figure(
     let placed = place(run.trials_of(&variant.name).collect());
     let end_s = placed.last().map(|last| last.from_s + last.length_s).filter(|end| *end > 0.0)?;
     let x = time_axis(&placed, end_s);
-    // Where a load says little of what came of it, what came of it is drawn.
-    let load_is_told = variant.findings.is_empty();
+    // The loads are drawn only if the variant has no findings.
+    let shows_load = variant.findings.is_empty();
     let mut panels = Vec::new();
-    if load_is_told {
+    if shows_load {
         panels.push(load_panel(&placed, &variant.capacity.unit, &x));
     }
     let buckets = (BUCKETS_OF_PAGE / run.variants.len().max(1)).clamp(60, 500);
@@ -98,7 +98,7 @@ pub(super) fn figure(
         title: format!("Ramp of {} over time", variant.name),
         description: described(&placed, &variant.capacity.unit),
         panels,
-        legend: legend(&placed, load_is_told, ceilings),
+        legend: legend(&placed, shows_load, ceilings),
     })
 }
 
@@ -255,13 +255,13 @@ fn described(placed: &[Placed], unit: &str) -> String {
     format!("{} trials in order, {unit} and verdict: {}{more}.", placed.len(), loads.join(", "))
 }
 
-fn legend(placed: &[Placed], load_is_told: bool, ceilings: bool) -> Vec<Legend> {
+fn legend(placed: &[Placed], shows_load: bool, ceilings: bool) -> Vec<Legend> {
     let mut all = Vec::new();
-    if load_is_told {
+    if shows_load {
         all.push(Legend { class: "fit", shape: None, text: "load".into() });
     }
     let mut verdict = |verdict, text: &'static str| {
-        if load_is_told && placed.iter().any(|p| p.trial.verdict == verdict) {
+        if shows_load && placed.iter().any(|p| p.trial.verdict == verdict) {
             let (shape, class) = form(verdict);
             all.push(Legend { class, shape: Some(shape), text: text.into() });
         }

@@ -67,8 +67,8 @@ fn one_pair(pair: &Pair, with_run: bool, style: &Style) -> String {
     };
     let sentence = format!(
         "{} against {}{}: {}",
-        told_of(main, &main.b),
-        told_of(main, &main.a),
+        value_of(main, &main.b),
+        value_of(main, &main.a),
         percent(main),
         outcome(main),
     );
@@ -98,7 +98,7 @@ fn is_open(sample: &Sample) -> bool {
     sample.median.is_some() && sample.interval[1].is_none()
 }
 
-fn told_of(main: &Difference, side: &Sample) -> String {
+fn value_of(main: &Difference, side: &Sample) -> String {
     let Some(value) = side.median else { return "unknown".to_owned() };
     let least = if is_open(side) { "at least " } else { "" };
     let sentence = match main.metric.as_str() {

@@ -19,9 +19,9 @@ use base::format::{Scale, UNKNOWN, duration, metric_words, number, quantity, uni
 /// How many pieces of evidence are printed; the page has them all.
 const EVIDENCE_MAX: usize = 4;
 
-/// The run as text: the answer in words first, then a table per variant (medians per load over the hold; the
-/// least slack, the most stalls and the longest start-up), saturation, requirements, doubts, and where the
-/// page lies when `page` names it. Ends with a line break.
+/// The run as text: the answer in words, a table of the variants if there are several, for each variant a
+/// table of its loads (trials combined by each metric's own fold) and one of saturation; then requirements,
+/// doubts and the path of the report, if `page` names it. Ends with a line break.
 pub fn summary(run: &Run, extras: &Extras, style: Style, page: Option<&str>) -> String {
     let mut text = answer(run, &style);
     if run.variants.len() > 1 {
@@ -82,8 +82,8 @@ fn variants(run: &Run, style: &Style) -> String {
     render(&columns, 1, style)
 }
 
-/// A number of all variants: its medians; of the main one how far its repetitions lie apart and what it
-/// changes, too.
+/// Columns of one metric over all variants: the median; for the main metric also spread, number of
+/// repetitions and change.
 fn found_columns(row: &findings::Row, is_main: bool) -> Vec<Column> {
     let (unit, factor) = unit_of(row.metric);
     let medians: Vec<_> = row.medians().map(|median| median.map(|median| median * factor)).collect();
@@ -122,8 +122,8 @@ fn one_variant(run: &Run, variant: &VariantOutcome, extras: &Extras, style: &Sty
         text += &saturation(&variant.saturation, &variant.capacity.unit, style);
     }
     text += "\n";
-    text += &capacity(run, variant, style);
-    // The costs are in the table of resources.
+    text += &predicted_capacity(run, variant, style);
+    // Omit evidence about costs, which the saturation table shows.
     let mut limit = variant.limit.clone();
     let is_cost = |piece: &Evidence| piece.inferred && piece.values.contains_key("saturates_at_load");
     let first = limit.evidence.first().cloned();
@@ -164,8 +164,8 @@ fn print_tables(account: &Account, style: &Style, text: &mut String) -> bool {
     !account.tables.is_empty()
 }
 
-/// The capacity beside the measured one, or why there is none.
-fn capacity(run: &Run, variant: &VariantOutcome, style: &Style) -> String {
+/// The predicted capacity, or why there is none.
+fn predicted_capacity(run: &Run, variant: &VariantOutcome, style: &Style) -> String {
     match variant.predicted {
         _ if words::is_one_load(run, variant) && !words::wants_a_search(run, variant) => String::new(),
         _ if words::is_one_load(run, variant) => style.wrapped("Capacity: ", words::NOT_SEARCHED),
@@ -192,7 +192,7 @@ fn loads(run: &Run, variant: &VariantOutcome, extras: &Extras, style: &Style) ->
     }
     let unit = plain(&variant.capacity.unit);
     let head = if unit.is_empty() { "load" } else { unit.as_str() };
-    let load = Scale::for_values(rate_unit(&unit), rows.iter().map(|row| row.load));
+    let load = Scale::for_values(prefixable_unit(&unit), rows.iter().map(|row| row.load));
     let mut columns = vec![
         Column::numbers(&["", head], rows.iter().map(|row| load.number(Some(row.load))).collect()),
         Column::words(&["", "verdict"], rows.iter().map(Row::verdict_words).collect()),
@@ -211,8 +211,8 @@ fn loads(run: &Run, variant: &VariantOutcome, extras: &Extras, style: &Style) ->
     coloured(&render(&columns, 2, style), style) + &note
 }
 
-/// Units of loads that take a prefix.
-fn rate_unit(unit: &str) -> &'static str {
+/// The load's unit if it takes SI prefixes, else empty.
+fn prefixable_unit(unit: &str) -> &'static str {
     match unit {
         "bit/s" => "bit/s",
         "B" => "B",
@@ -221,7 +221,7 @@ fn rate_unit(unit: &str) -> &'static str {
     }
 }
 
-/// Verdicts in their colours: the only words in the rows of the table.
+/// Colours the verdict in each row; no other cell contains words.
 fn coloured(table: &str, style: &Style) -> String {
     let paint = |line: &str| {
         let found = [Verdict::Pass, Verdict::Fail, Verdict::Invalid].into_iter();
@@ -248,7 +248,7 @@ pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style
         Column::numbers(&["95 % interval"], shown(&words::saturates_within)),
         Column::numbers(&["trials"], shown(&|s| s.n.to_string())),
     ];
-    // Where a ceiling is known from is a sentence, which a column would have to cut.
+    // A ceiling's source is a sentence, too long for a column.
     let known = all.iter().filter_map(|(resource, s)| Some((resource, s.ceiling.as_ref()?)));
     let sources = known.map(|(resource, ceiling)| {
         style.wrapped(&format!("Ceiling of {}: ", resource.label()), &plain(&ceiling.source))

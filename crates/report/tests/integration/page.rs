@@ -151,7 +151,7 @@ fn figure_labels_avoid_titles_and_points() {
     assert!(with(" predicted") - with(">CPU (%)") >= 12.0, "on different lines");
     assert!(
         texts.iter().all(|text| !text.contains("(cgroup quota)")),
-        "a ceiling is told beneath its figure"
+        "a ceiling is explained beneath its figure"
     );
     assert!(page.contains("<figcaption>Ceiling 75"), "{}", words(&page));
 }

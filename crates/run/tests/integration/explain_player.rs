@@ -17,7 +17,7 @@ fn at_five(player_cpu: &str, late_ms: &str, other_cpu: &str, steal: &str) -> Exp
 fn player_limit_is_confirmed_only_by_player_counters() {
     use Certainty::{Confirmed, Unknown};
     for (player_cpu, late_ms, other_cpu, steal, certainty) in [
-        // Their core is full, or they are late, whoever else is there.
+        // Their core is full, or they are late, whatever other programs use.
         ("97", "1", "5", "0", Confirmed),
         ("97", "1", "150", "0", Confirmed),
         ("20", "400", "150", "0", Confirmed),

@@ -10,7 +10,7 @@ use base::verdict::Verdict;
 use super::judge::{Meaning, judge};
 use super::{AtLoad, Difference, Of};
 
-/// Holds whose lengths differ by less than this share are the same, measured by two clocks' patience.
+/// Holds whose lengths differ by less than this share count as equally long.
 const HOLD_TOLERANCE: f64 = 0.05;
 
 /// Both sides' numbers, load by load.

@@ -172,7 +172,8 @@ fn write_check_reports_unwritable_store() {
     });
 }
 
-/// Run with a tmpfs of `size` over a folder that only the calling thread sees and that goes away with it.
+/// Runs `test` with a tmpfs of `size` over a folder; only the calling thread sees the mount, and it ends with
+/// that thread.
 fn on_small_disk(size: &str, test: impl FnOnce(&Path) + Send) {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: needs root to mount a small disk");

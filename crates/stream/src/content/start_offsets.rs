@@ -2,7 +2,8 @@
 //!
 //! A stream's offset depends on its number and the seed alone, so that N and N + 1 streams differ by one
 //! stream. The van der Corput sequence (0, 1/2, 1/4, 3/4, ...), shifted by the seed, spreads any number of
-//! points almost evenly: cold streams read regions that are as disjoint as possible.
+//! points almost evenly: streams whose content must come from the disk (`cold`) read regions that are as
+//! disjoint as possible.
 
 use super::timeline::Timeline;
 
@@ -24,8 +25,8 @@ pub fn gop(timeline: &Timeline, stream: u64, seed: u64) -> usize {
     low
 }
 
-/// How many streams, beginning at `starts_ns` of content of `lap_ns`, read within `read_ns` a region that
-/// another stream reads too.
+/// Number of streams whose first `read_ns` of content overlap those of another stream. `starts_ns`: where the
+/// streams begin; `lap_ns`: length of the content.
 pub fn overlapping(mut starts_ns: Vec<u64>, lap_ns: u64, read_ns: u64) -> u64 {
     starts_ns.sort_unstable();
     let n = starts_ns.len();

@@ -23,7 +23,7 @@ fn prepare(settings: &Value, owner: &Arc<Owner>) -> Result<Value, PartError> {
     hold::part(settings).prepare(&Endpoints::new(), &host(owner))
 }
 
-fn nobody_came(listener: &TcpListener) -> bool {
+fn none_connected(listener: &TcpListener) -> bool {
     listener.set_nonblocking(true).unwrap();
     listener.accept().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
@@ -35,7 +35,7 @@ fn nothing_is_sent_to_forbidden_address() {
     let url = format!("http://{}/film.ts", listener.local_addr().unwrap());
     let error = prepare(&json!({ "url": url }), &owner).unwrap_err();
     assert_eq!(error.message, format!("refused: peer {}", listener.local_addr().unwrap()));
-    assert!(nobody_came(&listener));
+    assert!(none_connected(&listener));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn redirect_to_forbidden_address_is_refused() {
     let error =
         prepare(&json!({"url": format!("http://{here}/film.ts")}), &Owner::refusing("peer 127.0.0.2"));
     assert_eq!(error.unwrap_err().message, format!("refused: peer {there}"));
-    assert!(nobody_came(&victim));
+    assert!(none_connected(&victim));
 }
 
 #[test]

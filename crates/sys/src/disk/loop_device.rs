@@ -88,7 +88,7 @@ impl LoopDevice {
             }
         }
         Err(Error::Refused(format!(
-            "every free loop device was taken by somebody else, {TRIES} times in a row"
+            "every free loop device was taken by another program, {TRIES} times in a row"
         )))
     }
 

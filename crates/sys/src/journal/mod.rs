@@ -168,8 +168,8 @@ impl Drop for Shared {
     }
 }
 
-/// Makes `folder` with mode 0700, or checks that an existing one cannot be written by others (`/tmp` is
-/// everybody's).
+/// Makes `folder` with mode 0700, or checks that other users cannot write an existing one (as they can write
+/// `/tmp`).
 fn make_private_folder(folder: &Path) -> Result<()> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|error| Error::file("create journal folder", folder, error))?;
@@ -179,7 +179,7 @@ fn make_private_folder(folder: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "the journal folder {} is a link, belongs to somebody else or can be written by others; name another \
+        "the journal folder {} is a link, belongs to another user or can be written by others; name another \
          one",
         folder.display()
     )))

@@ -56,7 +56,7 @@ impl Netlink {
     }
 
     /// Asks for all objects of a kind with a message of type `kind`, and hands the payload of each answer of
-    /// type `answer` to `take`. (A request for one object is answered to everybody who watches such
+    /// type `answer` to `take`. (The answer to a request for one object goes to every watcher of such
     /// objects.)
     fn dump(
         &mut self,

@@ -34,8 +34,8 @@ fn span_times_are_of_the_monotonic_clock() {
     let [inner, outer] = own.spans[..] else { panic!("{own:?}") };
     assert_eq!((inner.name, outer.name), ("inner", "outer"));
     assert!(outer.from_ns <= inner.from_ns && inner.to_ns <= outer.to_ns, "{own:?}");
-    // The two clocks are compared at both ends, so that they can differ by no more than it takes to read
-    // them.
+    // The time-stamp counter and CLOCK_MONOTONIC are compared at the start and end of the recording, so that
+    // they differ by no more than the time that it takes to read them.
     assert!(outer.from_ns + 20_000 >= before_ns && outer.to_ns <= after_ns + 20_000, "{own:?}");
     assert!(outer.to_ns - outer.from_ns >= 19_900_000, "{own:?}");
     let row = &recorded.times.calls[0];
@@ -119,7 +119,7 @@ fn sleeping_spans_are_blocked_and_busy_ones_ready() {
         return;
     }
     assert_eq!(count(&recorded, "outer", CallState::Blocked), 50, "{:#?}", recorded.times);
-    // The machine's other programs may take the CPU in an empty span, seldom.
+    // Other programs rarely take the CPU during an empty span.
     assert!(count(&recorded, "inner", CallState::Ready) >= 90, "{:#?}", recorded.times);
 }
 

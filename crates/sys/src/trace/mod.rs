@@ -55,7 +55,7 @@ pub enum TraceError {
     NotSeen { pid: i32, source: io::Error },
     #[error(
         "the kernel does not permit tracing by {} ({what}: {source}); run as root, or give the program the \
-         rights: sudo setcap {}+ep PATH/TO/kagiri (everybody who may execute that file has them then)",
+         rights: sudo setcap {}+ep PATH/TO/kagiri (then every user who may execute that file has them)",
         backend.name(), backend.rights()
     )]
     NotPermitted { backend: Backend, what: String, source: io::Error },

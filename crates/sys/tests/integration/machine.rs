@@ -204,8 +204,8 @@ fn concurrently_taken_name_is_kept() {
     assert!(matches!(Namespace::create(&journal, &name), Err(Error::Refused(_))));
     first.within(|| ()).unwrap();
     drop(first);
-    // A link to nowhere does not exist for who looks, and does for who makes it: as if it had come in
-    // between.
+    // A dangling link does not exist when it is looked up, but prevents creation: as if another program had
+    // created the name in between.
     let theirs = Path::new("/run/netns").join(&name);
     std::os::unix::fs::symlink("nowhere", &theirs).unwrap();
     let said = Namespace::create(&journal, &name).unwrap_err().to_string();

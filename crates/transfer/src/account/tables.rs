@@ -142,8 +142,9 @@ pub(super) fn flows(settings: &TransferSettings, report: &TransferReport) -> Opt
                 _ => format!("{}?", held.word()),
             });
             // Only this end itself informs a receiver of datagrams that the last has come.
-            let is_told = flow.count.datagrams > 0 && !report.stopped && flow.ended == EndReason::Stopped;
-            let ended = ended(if is_told { &EndReason::Done } else { &flow.ended });
+            let ended_by_notice =
+                flow.count.datagrams > 0 && !report.stopped && flow.ended == EndReason::Stopped;
+            let ended = ended(if ended_by_notice { &EndReason::Done } else { &flow.ended });
             if let EndReason::Failed(why) = &flow.ended {
                 broken.push(format!("{flow_name} broke off: {why}"));
             }

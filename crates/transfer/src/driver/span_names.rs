@@ -10,7 +10,7 @@ pub(crate) static RECV: SpanName = SpanName::new("recv");
 pub(crate) static RECV_TRUNCATED: SpanName = SpanName::new("recv (MSG_TRUNC)");
 pub(crate) static RECVMSG: SpanName = SpanName::new("recvmsg");
 pub(crate) static EPOLL_WAIT: SpanName = SpanName::new("epoll_pwait2");
-/// All polls in vain of a spinning thread between two events: one span, as millions of calls say nothing.
+/// All polls of a spinning thread between two events: one span instead of millions of calls.
 pub(crate) static POLLING: SpanName = SpanName::new("polling");
 pub(crate) static SLEEP: SpanName = SpanName::new("clock_nanosleep");
 

@@ -99,7 +99,7 @@ fn connected() -> std::io::Result<(TcpStream, TcpStream)> {
     // The connection is in the listener's queue once `connect` has returned.
     let (receiver, peer) = listener.accept()?;
     if peer != sender.local_addr()? {
-        return Err(std::io::Error::other("somebody else connected"));
+        return Err(std::io::Error::other("another program connected"));
     }
     Ok((sender, receiver))
 }

@@ -61,7 +61,7 @@ pub(crate) struct QuicEndpoint {
     runtime: Handle,
     outcome: Arc<Outcome>,
     /// CPU time of the thread that groups have reported, ns.
-    told_cpu_ns: Arc<AtomicU64>,
+    reported_cpu_ns: Arc<AtomicU64>,
     /// The thread ends when this is dropped.
     wanted: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -152,7 +152,7 @@ impl QuicEndpoint {
             peer,
             runtime: handle,
             outcome: Arc::default(),
-            told_cpu_ns: Arc::default(),
+            reported_cpu_ns: Arc::default(),
             wanted: Some(wanted),
             thread: Some(thread.map_err(failed("start a thread"))?),
         };
@@ -190,7 +190,7 @@ impl QuicEndpoint {
     pub(crate) fn begin(&self, control: Vec<FlowSpec>, start_ns: u64) -> Result<QuicGroup, QuicError> {
         let why = || QuicError::Connection { peer: self.peer, why: "not yet".to_owned() };
         let connection = self.connection()?.ok_or_else(why)?;
-        Ok(QuicGroup::start(&self.runtime, connection, control, start_ns, self.told_cpu_ns.clone()))
+        Ok(QuicGroup::start(&self.runtime, connection, control, start_ns, self.reported_cpu_ns.clone()))
     }
 }
 

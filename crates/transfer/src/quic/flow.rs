@@ -213,7 +213,7 @@ impl QuicGroup {
         connection: Connection,
         control: Vec<FlowSpec>,
         start_ns: u64,
-        told_cpu_ns: Arc<AtomicU64>,
+        reported_cpu_ns: Arc<AtomicU64>,
     ) -> Self {
         let counters: Arc<[FlowCounters]> = control.iter().map(|_| FlowCounters::default()).collect();
         let (stop, stopped) = watch::channel(false);
@@ -222,7 +222,8 @@ impl QuicGroup {
         runtime.spawn(async move {
             let usage = CpuUsage::begin(start_ns);
             // The thread's account begins with its first group.
-            let _ = told_cpu_ns.compare_exchange(0, thread_cpu_ns(), Ordering::Relaxed, Ordering::Relaxed);
+            let _ =
+                reported_cpu_ns.compare_exchange(0, thread_cpu_ns(), Ordering::Relaxed, Ordering::Relaxed);
             let is_sender = control.first().is_some_and(|order| order.side == Side::Sender);
             let flows = control
                 .into_iter()
@@ -230,7 +231,7 @@ impl QuicGroup {
                 .map(|(index, order)| Flow::new(order, start_ns, shared.clone(), index, stopped.clone()));
             let flows = carry(&connection, flows).await;
             let cpu_ns = thread_cpu_ns();
-            let before_ns = told_cpu_ns.swap(cpu_ns, Ordering::Relaxed);
+            let before_ns = reported_cpu_ns.swap(cpu_ns, Ordering::Relaxed);
             let waits = is_sender.then(|| waits(&connection));
             // It is set here only.
             let _ = report_cell.set(QuicReport {

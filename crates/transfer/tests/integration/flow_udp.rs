@@ -187,7 +187,11 @@ fn ttcp_ends_its_stream_with_small_datagrams() {
     assert!(receiving.wait(Deadline::after(GUARD)));
     let flow = &finish(receiving).flows[0];
     assert_eq!((flow.count.bytes, &flow.ended), (123_456, &EndReason::ByPeer));
-    assert_eq!((flow.count.lost, flow.count.overflowed, flow.transit), (0, None, None), "cannot be told");
+    assert_eq!(
+        (flow.count.lost, flow.count.overflowed, flow.transit),
+        (0, None, None),
+        "not measured without stamps"
+    );
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn requested_bytes_arrive_in_both_directions() {
     assert_eq!(judgement.verdict, Verdict::Pass, "{:?}", judgement.reasons);
     assert_eq!(judgement.metrics["asked_bytes"], Some(10_000_002.0));
     assert!(judgement.metrics["goodput_up_bit_per_s"].unwrap() > 0.0);
-    assert!(judgement.metrics["cpu_s_per_gb"].unwrap() > 0.0, "both ends told their CPU time");
+    assert!(judgement.metrics["cpu_s_per_gb"].unwrap() > 0.0, "both ends reported their CPU time");
 }
 
 #[test]

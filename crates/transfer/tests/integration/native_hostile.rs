@@ -113,7 +113,7 @@ fn clients_beyond_the_refusal_limit_are_closed() {
         .collect();
     let greeted =
         held.iter().map(|mut control| control.read(&mut [0])).filter(|read| matches!(read, Ok(1))).count();
-    assert_eq!(greeted, 65, "one is served, 64 are to be told that the server is full");
+    assert_eq!(greeted, 65, "one is served, 64 wait for the message that the server is full");
 }
 
 #[test]

@@ -154,8 +154,8 @@ fn busy_or_dead_iperf3_server_is_named() {
     let broken = report.broken.unwrap();
     assert!(broken.contains("closed the control connection"), "{broken}");
     assert!(report.directions[0].receiver.as_ref().unwrap().bytes() > 1 << 20, "what had arrived is kept");
-    let nobody = prepare(address, &settings).map(|_| ()).unwrap_err().to_string();
-    assert!(nobody.contains("start a server there"), "{nobody}");
+    let error = prepare(address, &settings).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("start a server there"), "{error}");
 }
 
 #[test]

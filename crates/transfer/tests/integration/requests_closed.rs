@@ -279,7 +279,7 @@ fn lost_datagram_is_given_up_and_late_one_is_ignored() {
         // Lost on its way; after a second the next one comes.
         let lost = next(&far);
         let third = next(&far);
-        assert_ne!(lost, third, "told apart by their numbers");
+        assert_ne!(lost, third, "their numbers differ");
         far.send(&lost).unwrap();
         far.send(&first).unwrap();
         far.send(b"").unwrap();

@@ -12,7 +12,7 @@ use transfer::flow::{EndReason, FlowSocket};
 use transfer::requests::{self, RequestEnd, RequestSpec};
 use transfer::settings::Waiting;
 
-/// A schedule with a future start begins at that start.
+/// How far ahead the tests start a schedule.
 const LEAD_NS: u64 = 50_000_000;
 
 fn at(rate_per_s: f64, end: RequestEnd) -> RequestSpec {
@@ -172,7 +172,7 @@ fn messages_may_exceed_all_buffers() {
 }
 
 #[test]
-fn closed_peer_is_reported_with_due_requests() {
+fn closed_peer_ends_a_schedule_with_an_error() {
     let (near, mut peer) = streams();
     let asking = start(vec![tcp(near)], &at(1000.0, RequestEnd::Requests(1 << 30)));
     let mut came = [0; 10];

@@ -125,8 +125,8 @@ fn each_wait_ends_by_deadline_silence_or_stop() {
         let manner = Manner { patience, ..manner(protocol) };
         let mut receiver = Receiver::bind((Ipv4Addr::LOCALHOST, 0).into(), manner).unwrap();
         let stop_handle = stop_handle();
-        let nobody = receiver.take(&stop_handle, |_| ()).unwrap_err();
-        assert!(nobody.to_string().contains("no sender came"), "{nobody}");
+        let error = receiver.take(&stop_handle, |_| ()).unwrap_err();
+        assert!(error.to_string().contains("no sender came"), "{error}");
         stop_handle.stop();
         assert!(matches!(receiver.take(&stop_handle, |_| ()), Err(TtcpError::Stopped)));
     }

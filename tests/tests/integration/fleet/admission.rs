@@ -1,4 +1,4 @@
-//! Who must not join does not, and what an agent's owner forbids is not done: each is said on both sides.
+//! Agents without credentials do not join, and agents refuse what their owner forbids: both sides report it.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn a_wrong_password_is_named_on_both_sides() {
 }
 
 #[test]
-fn nobody_listens_or_joins_without_credentials_beyond_this_machine() {
+fn listening_or_joining_beyond_this_machine_needs_credentials() {
     let fleet = Fleet::new();
     let plan = fleet.world.write("plan.toml", search_plan(SHORT_FILM));
     let plan = text(&plan);
@@ -91,7 +91,7 @@ fn an_agent_does_not_take_the_coordinators_bundle() {
     }
 }
 
-/// What names hosts and places nothing there would measure this machine, unsaid.
+/// A command that names hosts without placing a part there would measure this machine without a warning.
 #[test]
 fn hosts_that_are_named_and_not_used_are_refused() {
     let fleet = Fleet::with_credentials(&["--host", "nas", "--host", "pc-[1-2]"]);
@@ -185,7 +185,7 @@ fn an_agent_sends_nothing_to_whom_its_policy_does_not_list() {
     forbidden(policy, &format!("url = 'http://{address}/film.ts'"), &["127.0.0.1"]);
     victim.set_nonblocking(true).expect("a socket can be made not to block");
     let came = victim.accept();
-    assert!(came.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "somebody connected");
+    assert!(came.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "a program connected");
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn a_name_that_is_taken_twice_is_named() {
 }
 
 #[test]
-fn a_second_coordinator_is_told_whom_the_agent_works_for() {
+fn a_second_coordinator_learns_whom_the_agent_works_for() {
     let fleet = Fleet::with_credentials(&["--host", "nas", "--host", "pc-[1-2]"]);
     let agents = ["nas", "pc-1", "pc-2"].map(|name| fleet.agent(name)).into();
     let mut first = fleet.run(&search_plan(SHORT_FILM));

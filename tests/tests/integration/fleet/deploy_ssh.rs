@@ -136,7 +136,7 @@ impl Drop for Hosts {
     }
 }
 
-/// The modes of all files in a folder, for everybody but the owner.
+/// The files and folders below `folder` to which users other than the owner have any permission.
 fn open_to_others(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
@@ -217,7 +217,7 @@ fn a_host_that_fails_is_named_and_the_others_start() {
     world
         .run(&["fleet", "init", &fleet, "--coordinator", "desk", "--host", "alpha", "--host", "gone"])
         .code(0);
-    // Nobody listens there: the port of a listener that is closed again.
+    // No program listens there: the listener of this port is closed again.
     let config = fs::read_to_string(hosts.path("ssh_config")).expect("a file");
     let gone = format!("{config}Host gone\n HostName 127.0.0.1\n Port {}\n", free_port());
     fs::write(hosts.path("ssh_config"), gone).expect("a file");

@@ -1,5 +1,5 @@
 //! Agents and coordinators that are killed (`kill -9`) in every phase: named at once, finished trials kept,
-//! nothing left running or changed anywhere, and everybody ready for the next run.
+//! nothing left running or changed anywhere, and every host ready for the next run.
 
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,19 @@ fn whole(fleet: &Fleet) -> (Live, Live, Live) {
     (fleet.agent("nas"), fleet.agent("pc-1"), fleet.agent("pc-2"))
 }
 
-/// Kill a program, and tell how long it takes until `said` is told by `listener`.
+/// Kills a program, and returns how long it takes until `listener` prints `said`.
 fn killed(live: Live, listener: &mut Live, said: &str) -> Duration {
     let began = Instant::now();
     live.signal(Signal::SIGKILL);
     listener.wait_for(said, FLEET_PATIENCE);
     let within = began.elapsed();
     let _ = live.end(FLEET_PATIENCE);
-    eprintln!("told {:.0} ms after the kill: {said}", within.as_secs_f64() * 1e3);
+    eprintln!("{:.0} ms after the kill: {said}", within.as_secs_f64() * 1e3);
     within
 }
 
-/// The issue wants 1 s. A machine that is busy with other tests has more time: that it is told at all, and
-/// long before any deadline of a phase, is what is looked at here.
+/// The goal is 1 s. A machine that is busy with other tests has more time: these tests check that the loss is
+/// reported at all, and long before any deadline of a phase.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The search has gone on to this load, or failed on the way.
@@ -53,10 +53,10 @@ fn an_agent_killed_while_it_prepares_ends_the_run() {
     lost(run.end(FLEET_PATIENCE), "nas");
     assert!(within < NAMED_WITHIN, "{within:?}");
     assert!(fleet.stored()["trials"].as_array().expect("trials").is_empty());
-    // The half of a film stays in the agent's own folder, locked by nobody: whoever makes that film next
-    // begins there.
+    // Half a film stays in the agent's own folder, without a lock: the next agent to make that film replaces
+    // it.
     let file = std::fs::File::open(&half).expect("half a film");
-    file.try_lock().expect("nobody works on it any more");
+    file.try_lock().expect("no process works on it any more");
     std::fs::remove_file(&half).expect("a file of this test's");
     let nas = fleet.agent("nas");
     fleet.listed(3);
@@ -92,8 +92,8 @@ fn a_server_killed_with_its_agent_ends_the_run_and_keeps_its_trials() {
     fleet.end(vec![pc_1, pc_2], &pids);
 }
 
-/// A host of viewers is killed once `seen` is told, and once `more` holds; its trial is invalid, the run goes
-/// on without it until the user has seen enough.
+/// A host of viewers is killed once `seen` is printed and `more` holds; its trial is invalid, and the run
+/// continues without it until the user interrupts it.
 fn viewers_killed(seen: &str, more: impl Fn(&Fleet) -> bool) {
     let fleet = Fleet::new();
     let (nas, pc_1, pc_2) = whole(&fleet);
@@ -129,7 +129,7 @@ fn viewers_killed_while_armed_spoil_one_trial() {
 
 #[test]
 fn viewers_killed_while_running_spoil_one_trial() {
-    // The second trial's players have connected to the server, beside nobody else's.
+    // Both players of the second trial, and no others, have connected to the server.
     viewers_killed("measuring 2 streams", |fleet| fleet.players_connected() >= 2);
 }
 

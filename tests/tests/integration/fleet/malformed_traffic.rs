@@ -11,8 +11,8 @@ use nix::sys::signal::Signal;
 
 /// How many bytes are thrown at a port, of each kind.
 const NOISE_BYTES: usize = 1_000_000;
-/// Connections that say nothing. Over TLS zenoh gives up on each after 10 s, and then, as after each that
-/// says nonsense, goes on with nobody's handshake for as long as `.cargo/config.toml` says.
+/// Connections that send nothing. Over TLS zenoh gives up on each after 10 s; then, as after malformed bytes,
+/// no other handshake continues for as long as `.cargo/config.toml` says.
 const SILENT: usize = 100;
 /// What a coordinator of three hosts may need at most; it needs a tenth.
 const RSS_MAX_KB: u64 = 400_000;
@@ -44,7 +44,7 @@ impl Noise {
     }
 }
 
-/// What an agent says to a coordinator while it joins, seen by somebody between them.
+/// What an agent sends to a coordinator while it joins, recorded by a relay between them.
 fn recorded(fleet: &Fleet, coordinator: u16) -> Vec<u8> {
     let listener = TcpListener::bind(("127.0.0.1", free_port())).expect("a free port");
     let between = listener.local_addr().expect("it is bound");
@@ -60,7 +60,7 @@ fn recorded(fleet: &Fleet, coordinator: u16) -> Vec<u8> {
             std::thread::spawn(move || {
                 let (mut stream, mut bytes) = (stream, [0; 4096]);
                 while let Ok(n @ 1..) = stream.read(&mut bytes) {
-                    kept.lock().expect("nobody panics").extend(&bytes[..n]);
+                    kept.lock().expect("no thread panics").extend(&bytes[..n]);
                     if there.write_all(&bytes[..n]).is_err() {
                         break;
                     }
@@ -76,10 +76,12 @@ fn recorded(fleet: &Fleet, coordinator: u16) -> Vec<u8> {
     }
     let mut agent = Live::start(command);
     agent.wait_for("joined", FLEET_PATIENCE);
-    wait_until("it has said something", FLEET_PATIENCE, || said.lock().expect("nobody panics").len() > 200);
+    wait_until("it has sent something", FLEET_PATIENCE, || {
+        said.lock().expect("no thread panics").len() > 200
+    });
     agent.signal(Signal::SIGTERM);
     agent.end(FLEET_PATIENCE).code(0);
-    std::mem::take(&mut *said.lock().expect("nobody panics"))
+    std::mem::take(&mut *said.lock().expect("no thread panics"))
 }
 
 /// Send this on a connection of its own, and leave; a coordinator that hangs up early is right to.

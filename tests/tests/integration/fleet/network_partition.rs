@@ -129,7 +129,7 @@ fn hosts_that_differ_or_whose_clocks_are_off_are_named_and_start_together() {
     let mut command = net.on("pc-1", &fleet.agent_command("pc-1", &[]));
     command.env("LD_PRELOAD", &calendar);
     let pc_1 = Live::start(command);
-    // A host that has been up five minutes longer: its monotonic clock is ahead of everybody's.
+    // A host that has been up five minutes longer: its monotonic clock is ahead of all others.
     let agent = fleet.agent_command("pc-2", &[]);
     let mut later = fleet.world.command(&[]);
     let own = text(agent.get_program().as_ref());

@@ -133,7 +133,7 @@ fn a_cancelled_job_ends_the_run_and_says_why() {
         slurm.ask("scancel", &[&job]);
     }
     let ended = coordinator.end(PATIENCE).says(&["host node", "was lost: its agent ended"]);
-    // What was under way is nobody's capacity.
+    // The interrupted trial does not pass.
     assert!(!ended.stderr.contains(" pass "), "{}", ended.stderr);
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
     agents.end(PATIENCE);

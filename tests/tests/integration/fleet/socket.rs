@@ -1,4 +1,4 @@
-//! A fleet of one machine that meets at a UNIX socket, in a folder where nobody else may look: no port is
+//! A fleet of one machine that meets at a UNIX socket, in a folder that no other user may read: no port is
 //! open.
 
 use std::os::unix::fs::PermissionsExt;

@@ -35,7 +35,7 @@ struct Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.leaves.iter().for_each(|file| std::fs::remove_file(file).expect("nobody else removes it"));
+        self.leaves.iter().for_each(|file| std::fs::remove_file(file).expect("no other process removes it"));
     }
 }
 
@@ -190,7 +190,7 @@ pub fn start_in_time(bus: &mut FleetBus, specs: &[PartSpec], peers: &Endpoints) 
             Err(error @ BusError::LateStart { .. }) => assert!(!deadline.passed(), "never in time: {error}"),
             Err(error) => panic!("{error}"),
         }
-        assert!(bus.stop(&parts).values().all(Result::is_ok), "who is late is not lost");
+        assert!(bus.stop(&parts).values().all(Result::is_ok), "a late host is not lost");
     }
 }
 

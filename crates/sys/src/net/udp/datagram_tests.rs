@@ -89,7 +89,7 @@ fn only_a_stale_socket_file_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let bind = |name: &str| DatagramSocket::bind(&DatagramAddress::Unix(path(name)));
-    // The file stays when the socket alone is closed, as the kernel closes it for who is killed.
+    // The file stays when the socket alone is closed, as the kernel closes it for a killed process.
     drop(UnixDatagram::bind(path("clock")).unwrap());
     let mut anew = bind("clock").unwrap();
     bind("other").unwrap().send_to(b"?", &anew.local_address().unwrap()).unwrap();

@@ -18,9 +18,9 @@ pub struct UdpPort {
 impl UdpPort {
     /// Binds `local`; port 0 takes a free one.
     ///
-    /// The address is shared with the connected sockets of [`UdpPort::flow_to`], and so with whoever else
-    /// asks for the same (`SO_REUSEADDR`, socket(7)): hold the TCP port of that number to be sure that
-    /// you are alone.
+    /// The address is shared with the connected sockets of [`UdpPort::flow_to`], and so with other programs
+    /// that bind it with the same option (`SO_REUSEADDR`, socket(7)): hold the TCP port of that number to be
+    /// sure that you are alone.
     /// Errors: [`NetError`]: in use by others, not an address of this host.
     pub fn bind(local: SocketAddr) -> Result<Self, NetError> {
         let inner = shared(local)?;

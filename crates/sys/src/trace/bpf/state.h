@@ -110,7 +110,7 @@ struct {
 } cpu_states SEC(".maps");
 
 /* Not 0 when the watching is over. All programs end by it at the same moment: detaching them takes a while for each, and
- * calls that are told without their switches would seem never to have waited. */
+ * calls that are reported without their switches would seem never to have waited. */
 struct {
 	NUMBER(type, MAP_ARRAY);
 	NUMBER(max_entries, 1);
@@ -183,22 +183,22 @@ INLINE void note_loss(struct cpu_state *state, u64 at_ns)
 /* After a loss the first that finds a place again is preceded by what was lost. */
 INLINE void tell_loss(struct cpu_state *state, u64 at_ns)
 {
-	struct record *told;
+	struct record *lost;
 
 	if (!state->lost_now)
 		return;
-	told = ring_reserve(&ring, sizeof(*told), 0);
-	if (!told)
+	lost = ring_reserve(&ring, sizeof(*lost), 0);
+	if (!lost)
 		return;
-	__builtin_memset(told, 0, sizeof(*told));
-	told->kind = LOST;
-	told->process = (u32)state->lost_now;
-	told->value = (s32)cpu_number();
-	told->from_ns = state->lost_from_ns;
-	told->to_ns = at_ns;
+	__builtin_memset(lost, 0, sizeof(*lost));
+	lost->kind = LOST;
+	lost->process = (u32)state->lost_now;
+	lost->value = (s32)cpu_number();
+	lost->from_ns = state->lost_from_ns;
+	lost->to_ns = at_ns;
 	state->lost_now = 0;
 	state->lost_from_ns = 0;
-	ring_submit(told, RING_NO_WAKEUP);
+	ring_submit(lost, RING_NO_WAKEUP);
 }
 
 /* Room for a record, or 0: then its loss is counted. */

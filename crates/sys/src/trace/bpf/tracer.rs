@@ -18,7 +18,7 @@ use crate::trace::{
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/calls.bpf.o"));
 
 /// Programs and their tracepoints. Those that follow threads are first: what a followed thread starts is
-/// followed from then on, whoever may be found by us later.
+/// followed at once, even if the search of /proc finds it later.
 const FOLLOWING: [(&str, &str); 3] = [
     ("on_fork", "sched_process_fork"),
     ("on_exec", "sched_process_exec"),
@@ -47,7 +47,7 @@ pub(super) struct BpfTracer {
     /// Records that were handed out.
     delivered: u64,
     stopped: bool,
-    losses_told: bool,
+    losses_reported: bool,
 }
 
 impl BpfTracer {
@@ -81,7 +81,7 @@ impl BpfTracer {
             picture: setting.picture,
             delivered: 0,
             stopped: false,
-            losses_told: false,
+            losses_reported: false,
         })
     }
 
@@ -138,7 +138,7 @@ impl BpfTracer {
 
     /// Losses after the last record, which no later record reports.
     fn last_losses(&mut self) -> Vec<Event> {
-        let states = match std::mem::replace(&mut self.losses_told, true) {
+        let states = match std::mem::replace(&mut self.losses_reported, true) {
             true => Vec::new(),
             false => self.states().unwrap_or_default(),
         };
