@@ -40,7 +40,7 @@ enum Case {
     /// Sixteen TCP flows
     Flows,
     /// 200 TCP flows: threads with an event loop each
-    Crowd,
+    ManyFlows,
     /// Datagrams at 1 Gbit/s
     Udp,
     /// One QUIC connection
@@ -48,7 +48,7 @@ enum Case {
     /// Requests of 64 bytes, one after the other
     Requests,
     /// The same on 200 connections
-    RequestsCrowd,
+    ManyRequests,
     /// 400 viewers in a single trial
     Stream,
     /// 1,000 sources that send 1 KiB each, pushed
@@ -110,11 +110,11 @@ impl Case {
         match self {
             Self::Tcp => ("transfer --omit 500ms --time", moved),
             Self::Flows => ("transfer --omit 500ms --flows 16 --time", moved),
-            Self::Crowd => ("transfer --omit 500ms --flows 200 --time", moved),
+            Self::ManyFlows => ("transfer --omit 500ms --flows 200 --time", moved),
             Self::Udp => ("transfer --omit 500ms --proto udp --rate 1Gbit/s --time", moved),
             Self::Quic => ("transfer --omit 500ms --proto quic --time", moved),
             Self::Requests => ("transfer --omit 500ms --rr 64B --time", answered),
-            Self::RequestsCrowd => ("transfer --omit 500ms --rr 64B --flows 200 --time", answered),
+            Self::ManyRequests => ("transfer --omit 500ms --rr 64B --flows 200 --time", answered),
             Self::Stream => (
                 "stream --streams 400 --duration 30s --hold",
                 [

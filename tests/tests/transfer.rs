@@ -90,6 +90,10 @@ fn what_holds_a_transfer_back_is_named() {
         assert_eq!(limit["certainty"], "confirmed", "{arguments:?}: {limit} {}", document["doubts"]);
         assert!(limit["evidence"].to_string().contains(words), "{arguments:?}: {limit}");
     }
+    // Both buffers hold 64 KiB of what 10 ms need: whatever is named, this link is not full.
+    let document = transfer_over(&lab, &[&far[..], &reno, &["--window", "64KiB"]].concat()).code(0).json();
+    let limit = document["limit"].to_string();
+    assert!(!limit.contains("the link is full"), "{limit}");
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Doubt {
             Self::CapacityIsLowerBound { reason } => match reason.as_str() {
                 lower_bound::NO_LOAD_FAILED => "raise --max (kagiri transfer: use --search)",
                 lower_bound::OTHERS => "measure again when the host is quiet",
-                _ => "put more of the measuring side on other hosts",
+                _ => "measure from further hosts as well (--place)",
             },
             Self::CapacityUnconfirmed { .. } => "repeat on a quiet host, and let the search run to its end",
             Self::SingleRepetition => "add --repeat 5 before you compare or publish",
@@ -166,7 +166,7 @@ impl fmt::Display for Doubt {
                 write!(f, "not sampled: {}", sentences.join("; "))
             }
             Self::ServerNotVisible { server } => {
-                write!(f, "the load of server {server} was not sampled")
+                write!(f, "CPU, memory, disk and network use of server {server} were not sampled")
             }
             Self::CapacityIsLowerBound { reason } => write!(f, "the capacity is a lower bound: {reason}"),
             Self::CapacityUnconfirmed { passed, wanted } => {

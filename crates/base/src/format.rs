@@ -229,17 +229,6 @@ pub fn capitalized(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// `1st`, `2nd`, `3rd`, `4th`, `11th`.
-pub fn ordinal(n: u64) -> String {
-    let ending = match (n % 10, n % 100) {
-        (1, teen) if teen != 11 => "st",
-        (2, teen) if teen != 12 => "nd",
-        (3, teen) if teen != 13 => "rd",
-        _ => "th",
-    };
-    format!("{n}{ending}")
-}
-
 /// A length of time: `45 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn duration(s: f64) -> String {
     let whole = s.max(0.0).round() as u64;
@@ -328,11 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinals_and_durations() {
-        assert_eq!(
-            [1, 2, 3, 6, 11, 12, 21, 112].map(ordinal),
-            ["1st", "2nd", "3rd", "6th", "11th", "12th", "21st", "112th"]
-        );
+    fn durations() {
         assert_eq!(
             [0.9, 45.0, 180.0, 200.0, 7500.0].map(duration),
             ["0.9 s", "45 s", "3 min", "3 min 20 s", "2 h 5 min"]

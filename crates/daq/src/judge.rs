@@ -72,7 +72,7 @@ fn missed(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> {
     let mut reasons = Vec::new();
     if events.complete == 0 {
         reasons.push(match events.triggered {
-            0 => "no trigger was due in the hold".to_owned(),
+            0 => "no trigger was due in the judged time".to_owned(),
             triggered => format!("none of {triggered} events was completed"),
         });
     }

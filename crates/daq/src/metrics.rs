@@ -15,7 +15,7 @@ pub const METRICS: &[MetricSpec] = &[
     metric("completion_p99_ms", "ms", Lower, "trigger due to last fragment, 99th percentile"),
     metric("events_incomplete", "", Lower, "events given up after the timeout, with fragments missing"),
     metric("dead_time_percent", "%", Lower, "vetoed triggers (window full), in % of the due ones"),
-    metric("goodput_bit_per_s", "bit/s", Higher, "payload that arrived at the builders in the hold"),
+    metric("goodput_bit_per_s", "bit/s", Higher, "payload that arrived at the builders in the judged time"),
     metric("events_complete", "", Neither, "events with every fragment"),
     metric("completion_p50_ms", "ms", Lower, "trigger due to last fragment, median"),
     metric("completion_p90_ms", "ms", Lower, "90th percentile of these times"),

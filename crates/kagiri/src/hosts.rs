@@ -52,7 +52,8 @@ pub struct HostArgs {
     /// Use the hosts of this lab, which 'kagiri lab up FILE' made
     #[arg(long, value_name = "NAME")]
     pub lab: Option<String>,
-    /// Copy of DIR/bundles/coordinator from 'kagiri fleet init', for --listen or --via
+    /// This machine's credentials, for --listen or --via: a copy of the directory bundles/coordinator that
+    /// 'kagiri fleet init' made
     #[arg(long, value_name = "DIR", conflicts_with = "lab")]
     pub credentials: Option<PathBuf>,
     /// How long to wait for agents [default: 30s]

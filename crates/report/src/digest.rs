@@ -183,9 +183,9 @@ impl<'a> Row<'a> {
         };
         match (self.verdict, first_stall_s(worst)) {
             (Verdict::Fail, Some(s)) if s > 0.0 => {
-                format!("stalls {} into the hold", format::quantity(Some(s), "s"))
+                format!("stalls {} into the judged time", format::quantity(Some(s), "s"))
             }
-            (Verdict::Fail, Some(_)) => "stalls before the hold".to_owned(),
+            (Verdict::Fail, Some(_)) => "stalls since before the judged time".to_owned(),
             _ => worst.reasons.first().cloned().unwrap_or_else(|| self.verdict.to_string()),
         }
     }
@@ -305,6 +305,6 @@ mod tests {
         }
         failed.series.push(series);
         assert_eq!(stall_times_s(&failed), [5.2, 6.0]);
-        assert_eq!(row(vec![&failed]).how(), "stalls 1.2 s into the hold");
+        assert_eq!(row(vec![&failed]).how(), "stalls 1.2 s into the judged time");
     }
 }

@@ -14,13 +14,13 @@ use serde_json::Value;
 use crate::digest::{self, Row};
 use crate::text::plain;
 use base::format;
-use base::format::{UNKNOWN, number, ordinal, quantity};
+use base::format::{UNKNOWN, number, quantity};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The variant's name; `None` when the run has only one.
     pub variant: Option<String>,
-    /// "carries 5 streams of 25 Mbit/s; the 6th stalls."
+    /// "carries 5 streams of 25 Mbit/s; with 6 streams, playback stalls."
     pub carries: String,
     /// "Limited by cpu (confirmed): ..."; empty when nothing is known.
     pub limit: String,
@@ -260,13 +260,13 @@ fn next(rows: &[Row], value: f64, unit: &str) -> String {
         (Some(row), _) => {
             let stalls =
                 row.trials.iter().any(|t| matches!(t.metrics.get("stalls"), Some(Some(n)) if *n > 0.0));
-            let does = if stalls { "stall" } else { "fail" };
-            let sentence = match row.load == value + 1.0 && !unit.contains('/') {
-                true => format!("; the {} {does}s", ordinal(row.load as u64)),
-                false => format!("; {} {does}", load(row.load, unit)),
-            };
-            let why = if stalls { None } else { row.trials.iter().find_map(|trial| trial.reasons.first()) };
-            sentence + &why.map(|why| format!(" ({})", clause(why))).unwrap_or_default()
+            if stalls {
+                return format!("; with {}, playback stalls", load(row.load, unit));
+            }
+            let fail = if unit.contains('/') { "fails" } else { "fail" };
+            let why = row.trials.iter().find_map(|trial| trial.reasons.first());
+            let why = why.map(|why| format!(" ({})", clause(why))).unwrap_or_default();
+            format!("; {} {fail}{why}", load(row.load, unit))
         }
         (None, Some(row)) => format!("; {} could not be judged", load(row.load, unit)),
         (None, None) => "; no larger load was measured".to_owned(),
@@ -315,18 +315,25 @@ pub fn interval(capacity: &Capacity) -> String {
     }
 }
 
-/// How often a capacity passed and the next load failed: `3 confirmations, 2 failures at the next load`.
+/// How often a capacity passed and the next load failed: `passed 3 times; the next load failed twice`.
 pub fn confirmation(capacity: &Capacity) -> String {
-    let counted = |n: u32, of: &str| match n {
-        0 => format!("no {of}"),
-        1 => format!("1 {of}"),
-        n => format!("{n} {of}s"),
+    let times = |n: u32| match n {
+        0 => "never".to_owned(),
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        n => format!("{n} times"),
     };
-    let (passes, failures) = (capacity.passes, capacity.failures_above);
-    format!("{}, {} at the next load", counted(passes, "confirmation"), counted(failures, "failure"))
+    let next = match capacity.failures_above {
+        0 => "no larger load failed".to_owned(),
+        n => format!("the next load failed {}", times(n)),
+    };
+    format!("passed {}; {next}", times(capacity.passes))
 }
 
 pub const PREDICTION_REFUTED: &str = "none: far smaller loads failed than costs and ceilings predict";
+
+/// Why nothing is predicted.
+pub const NOT_PREDICTED: &str = "no resource has both a measurable cost and a known ceiling";
 
 /// What a prediction rests on.
 pub const PREDICTED_FROM: &str = "from costs and ceilings";

@@ -155,9 +155,9 @@ fn on(host: Option<&str>) -> String {
 
 fn moment(at_s: f64) -> String {
     if at_s < 0.0 {
-        format!("{:.1} s before the hold began", -at_s)
+        format!("{:.1} s before the judged time", -at_s)
     } else {
-        format!("{at_s:.1} s after the hold began")
+        format!("{at_s:.1} s into the judged time")
     }
 }
 
@@ -167,7 +167,7 @@ fn drain(report: &ViewerReport) -> Option<String> {
     let slope_ms = -trend.slope_s_per_s * 1000.0;
     let empty_s = trend.empty_at_s?;
     Some(format!(
-        "the buffers lose {slope_ms:.0} ms each second and would be empty {empty_s:.0} s after the hold began"
+        "the buffers lose {slope_ms:.0} ms each second and would be empty {empty_s:.0} s into the judged time"
     ))
 }
 
@@ -185,8 +185,9 @@ fn at_fault(report: &ViewerReport, disturbed: &[(f64, String)]) -> Option<String
     let before = latest(report, |thread| thread.late_before_ms_max);
     if let Some((before_ms, at)) = before.filter(|(ms, _)| *ms > late_max_ms && !disturbed.is_empty()) {
         let at = on(at.host.as_deref());
-        let words =
-            format!("the players{at} read up to {before_ms:.0} ms later than intended before the hold");
+        let words = format!(
+            "the players{at} read up to {before_ms:.0} ms later than intended before the judged time"
+        );
         return Some(words + ": they are the limit");
     }
     let too_busy = |(percent, _): &(f64, &ThreadReport)| THREAD.is_used_up(*percent / 100.0);
@@ -200,7 +201,8 @@ fn at_fault(report: &ViewerReport, disturbed: &[(f64, String)]) -> Option<String
     let before = metrics::busiest_by(report, |thread| thread.cpu_before_percent_max);
     let (busiest, at) = before.filter(|_| started_late(report)).filter(too_busy)?;
     let at = on(at.host.as_deref());
-    let words = format!("a player thread{at} used {busiest:.0} % of its core in a second before the hold");
+    let words =
+        format!("a player thread{at} used {busiest:.0} % of its core in a second before the judged time");
     Some(words + ": the players are the limit")
 }
 

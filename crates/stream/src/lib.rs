@@ -41,9 +41,9 @@ pub const VIEWERS: &str = "viewers";
 
 static PRESENTATION: Presentation = Presentation {
     panels_below: &[Panel { title: "least slack", series: &["slack_s", "slack_min_s"], has_stalls: true }],
-    columns_note: "CPU, RSS: the server's; socket (TCP buffers), cache, disk, network: its host's. network: \
-                   the bit rate of the content is a mean. slack: the least video that any player had \
-                   buffered.",
+    columns_note: "CPU, RSS: the server's; socket (TCP buffers), cache, disk, network: its host's. network \
+                   differs from streams x bit rate, because that rate is a mean. slack: the least \
+                   video that any player had buffered.",
     ..Presentation::DEFAULT
 };
 

@@ -7,11 +7,11 @@ use super::report::{StreamReport, ThreadReport, ViewerReport};
 
 /// Every number of a trial: the players' own, and what the samplers add on the host and for the server.
 pub const METRICS: &[MetricSpec] = &[
-    metric("stalls", "", Lower, "times that a picture stood still in the hold, over all streams"),
-    metric("stall_first_s", "s", Higher, "when the first picture stood still, after the hold's beginning"),
+    metric("stalls", "", Lower, "times that a picture stood still in the judged time, over all streams"),
+    metric("stall_first_s", "s", Higher, "when the first picture stood still, into the judged time"),
     metric("streams_stalled", "", Lower, "streams whose picture stood still at least once"),
     metric("rebuffer_ratio", "", Lower, "share of the viewers' time in which the picture stood still"),
-    metric("frames_played", "", Higher, "frames shown in the hold, over all streams"),
+    metric("frames_played", "", Higher, "frames shown in the judged time, over all streams"),
     metric("frames_expected", "", Neither, "frames that undisturbed players would have shown"),
     metric("slack_min_s", "s", Higher, "least time left until the first missing frame was due"),
     metric("slack_slope_s_per_s", "s/s", Higher, "trend of the streams' mean slack; below 0 buffers drain"),

@@ -97,7 +97,7 @@ fn pictures_are_written_whole() {
 fn missing_targets_and_calls_are_named() {
     let world = World::new();
     world.run(&["timeline"]).fails(2, &["nothing to trace"]);
-    world.run(&["timeline", "--calls", "frobnicate", "--", "true"]).fails(2, &["'frobnicate'", "recvfrom"]);
+    world.run(&["timeline", "--trace", "frobnicate", "--", "true"]).fails(2, &["'frobnicate'", "recvfrom"]);
     need_root!();
     world.run(&["timeline", "-p", "2000000000"]).fails(1, &["no process 2000000000"]);
     let missing = world.run(&["timeline", "--", "/nowhere/at-all"]);
@@ -181,7 +181,7 @@ fn too_few_open_files_are_named_as_the_reason() {
 fn for_option_ends_the_started_program() {
     need_root!();
     let world = World::new();
-    let words = ["timeline", "--json", "--for", "3s", "--calls", "+clock_nanosleep", "--", "sleep", "60"];
+    let words = ["timeline", "--json", "--for", "3s", "--trace", "+clock_nanosleep", "--", "sleep", "60"];
     let document = document_of(world.measure(&words, PATIENCE));
     let wall_s = document["wall_s"].as_f64().expect("a length");
     assert!((2.9..30.0).contains(&wall_s), "{wall_s}");

@@ -55,7 +55,7 @@ pub(super) fn events(builders: &[&BuilderReport]) -> Option<Figure> {
     };
     Some(Figure {
         title: "Events over time".into(),
-        note: "Events a second in each interval of the hold.".into(),
+        note: "Events a second in each interval of the judged time.".into(),
         x: in_hold(builders),
         y: Axis::of("events", "/s"),
         layers: drawn.map(layer).collect(),
@@ -71,7 +71,7 @@ pub(super) fn dead(builders: &[&BuilderReport]) -> Option<Figure> {
         };
         Figure {
             title: "Dead time".into(),
-            note: "Share of the due triggers that were vetoed, in each interval of the hold.".into(),
+            note: "Share of the due triggers that were vetoed, in each interval of the judged time.".into(),
             x: in_hold(builders),
             y: Axis::of("dead time", "%").between(0.0, 100.0),
             layers: vec![Layer::new("", Tone::Fourth, Marks::Steps { at: over_time(builders, share) })],
@@ -86,7 +86,7 @@ pub(super) fn slowest(builders: &[&BuilderReport]) -> Option<Figure> {
     };
     Some(Figure {
         title: "Slowest event over time".into(),
-        note: "The longest completion that ended in each interval of the hold.".into(),
+        note: "The longest completion that ended in each interval of the judged time.".into(),
         x: in_hold(builders),
         y: Axis::of("completion", "ms"),
         layers: vec![Layer::new("", Tone::First, Marks::Steps { at: over_time(builders, most) })],
@@ -117,7 +117,7 @@ pub(super) fn credits(builders: &[&BuilderReport]) -> Option<Figure> {
     }
     (!layers.is_empty()).then(|| Figure {
         title: "Credit search".into(),
-        note: "Events per second with each credit that was tried before the hold.".into(),
+        note: "Events per second with each credit that was tried before the judged time.".into(),
         x: Axis::of("credit", "fragments"),
         y: Axis::of("events", "/s"),
         layers,

@@ -42,7 +42,7 @@ pub enum Pattern {
     /// Each source itself: all send at once, as soon as they receive the trigger.
     #[default]
     Push,
-    /// The builder, which lets as many sources send at a time as --credit allows (see --orders).
+    /// The builder, which permits each source to send, at most --credit at a time (see --orders).
     Grant,
     /// The builder, which requests each fragment over the source's connection, at most --credit at a time.
     Pull,
@@ -74,7 +74,7 @@ pub enum Carrier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BuilderChoice {
-    /// Event number modulo number of builders. If the window of that builder is full, the event is vetoed.
+    /// Event number modulo number of builders. If the window of that builder is full, the trigger is vetoed.
     /// Always used with builders on several hosts.
     #[default]
     Modulo,
@@ -88,13 +88,13 @@ pub enum BuilderChoice {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Objective {
-    /// Fail if more than N events are incomplete.
+    /// Largest accepted number of incomplete events.
     #[schemars(extend("x-flag" = {"name": "incomplete-max"}))]
     pub incomplete_max: u64,
-    /// Fail if the 99th percentile of the completion latency exceeds TIME.
+    /// Largest accepted 99th percentile of the completion latency.
     #[schemars(extend("x-unset" = "no limit", "x-flag" = {"name": "p99-max"}))]
     pub completion_p99_max: Option<Span>,
-    /// Fail if more than PERCENT of the triggers are vetoed (dead time); required by --search rate.
+    /// Largest accepted share of vetoed triggers (dead time); required by --search rate.
     #[schemars(range(min = 0.0, max = 100.0), extend("x-unset" = "no limit",
         "x-flag" = {"name": "dead-time-max"}))]
     pub dead_time_percent_max: Option<f64>,
@@ -155,7 +155,7 @@ pub struct DaqSearch {
     /// Search for the largest load that meets the objective. WHAT is varied, sources if omitted.
     #[schemars(extend("x-flag" = {"name": "search", "value": "WHAT", "missing": "sources"}))]
     pub vary: Vary,
-    /// Largest load to try: a number of sources, triggers per second, or a fragment size such as 64KiB.
+    /// Largest load to try: a number of sources, triggers per second, or a fragment size (in bytes, or 64KiB).
     #[schemars(extend("x-flag" = {"name": "max", "value": "LOAD", "requires": "search.vary"}))]
     pub max: SearchMax,
     /// End the search when the passing and the failing load differ by at most PERCENT.

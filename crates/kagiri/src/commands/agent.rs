@@ -20,7 +20,7 @@ use crate::args::CEILING;
 use crate::exit::{Code, Failure, Outcome};
 use crate::{dirs, host_facts, hosts, leftovers, output, stop};
 
-/// Run an agent, which lets another machine measure on this host.
+/// Run an agent, which lets a coordinator measure on this host.
 #[derive(Args)]
 #[command(
     after_help = "The agent waits until a coordinator ('kagiri run', 'kagiri stream --place ...') listens, \
@@ -40,7 +40,7 @@ pub struct AgentArgs {
     /// Name of this host in the fleet [default: as in its certificate, else the host name]
     #[arg(long)]
     name: Option<String>,
-    /// Copy of this host's directory DIR/bundles/NAME from 'kagiri fleet init'
+    /// This host's credentials: a copy of the directory bundles/NAME that 'kagiri fleet init' made
     #[arg(long, value_name = "DIR")]
     credentials: Option<PathBuf>,
     /// Policy file: what coordinators may do here [default: policy.toml in --credentials,

@@ -99,7 +99,7 @@ pub struct Serve {
     /// Let clients upload files (PUT)
     #[arg(long)]
     upload: bool,
-    /// Serve other hosts, too: allow any address in --listen, without authentication
+    /// Accept clients from any address in --listen, without authentication
     #[arg(long)]
     open: bool,
     /// Append one line per request to this file

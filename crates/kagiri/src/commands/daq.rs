@@ -22,11 +22,17 @@ use crate::session::SessionArgs;
     kagiri daq --lab tor --place builder=b --place 'sources=s-[1-8]'\n  \
     kagiri daq --sources 8 --front-ends 8 --listen 10.0.0.2:7500\n\n\
     A trigger starts an event: every source sends its fragment to a builder. The event is complete when all \
-    fragments have arrived; latency counts from the time at which the trigger was due. Dead time is the \
-    share of triggers that are vetoed, because --window events are unfinished.")]
+    fragments have arrived; latency counts from the time at which the trigger was due. A trigger is \
+    vetoed, so that no event is built, while --window events are unfinished; dead time is the share of \
+    vetoed triggers.")]
 #[command(mut_arg("place", place_help("daq")))]
 #[command(mut_arg("require", require_help("'completion_p99<=20ms' or 'fragments_lost==0'")))]
-#[command(mut_arg("listen", listen_help("With --front-ends: ADDRESS:PORT of the builder for them")))]
+#[command(mut_arg(
+    "listen",
+    listen_help(
+        "With --front-ends, also ADDRESS:PORT at which front ends connect to the builder [default: a free port]"
+    )
+))]
 pub struct DaqArgs {
     #[command(flatten)]
     settings: WorkloadArgs<DaqSettings>,

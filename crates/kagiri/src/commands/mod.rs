@@ -23,7 +23,7 @@ use crate::exit::Outcome;
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Measure CPU, disk, memory, loopback and stream capacity of this machine
+    /// Measure this machine: CPU, disk, memory, loopback, transfers, event building, video streams
     Survey(survey::Survey),
     /// Find how many video streams a content server carries
     Stream(Box<stream::StreamArgs>),
@@ -37,7 +37,7 @@ pub enum Command {
     Explain(explain::Explain),
     /// Run a plan file: a workload with variants and repetitions
     Run(run::RunPlan),
-    /// Print the settings of plan files, as a JSON schema or a reference page
+    /// Print what a plan file can set, as a JSON schema or a reference page
     #[command(subcommand)]
     Plan(plan::PlanCommand),
     /// List, show, compare, export and import stored runs
@@ -51,7 +51,7 @@ pub enum Command {
     /// Make credentials for a fleet of hosts, and list its agents
     #[command(subcommand)]
     Fleet(fleet::Fleet),
-    /// Run an agent, which lets another machine (the coordinator) measure on this host
+    /// Run an agent, which lets a coordinator ('kagiri run' elsewhere) measure on this host
     Agent(Box<agent::AgentArgs>),
     /// Make a lab on this machine: virtual hosts, links and disks
     #[command(subcommand)]

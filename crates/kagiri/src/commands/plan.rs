@@ -7,7 +7,7 @@ use run::registry::BUILT_IN;
 use crate::exit::{Code, Failure, Outcome};
 use crate::output;
 
-/// Print the settings of plan files.
+/// Print what a plan file can set.
 #[derive(Subcommand)]
 #[command(after_help = "Examples:\n  \
     kagiri plan schema stream\n  \

@@ -66,7 +66,7 @@ pub enum Runs {
         #[arg(long)]
         json: bool,
     },
-    /// Write a run, or a table of its trials or samples, to a file
+    /// Write a run, or a table of its trials or samples, to a file or standard output
     #[command(after_help = "Examples:\n  \
         kagiri runs export last -o run.json                 for 'kagiri runs import'\n  \
         kagiri runs export --format trials-csv -o runs.csv  for a spreadsheet")]

@@ -23,7 +23,7 @@ const LOAD_MAX_LEAST: u64 = 100;
 /// The search starts five doublings below its bound.
 const FIRST_SHARE: u64 = 32;
 
-/// Measure CPU, disk, memory, loopback and stream capacity of this machine in one report.
+/// Measure this machine: CPU, disk, memory, loopback, transfers, event building and video streams.
 #[derive(Args)]
 #[command(
     after_help = "Measures the maxima of CPU, disk, memory and loopback; throughput and response times over \

@@ -49,9 +49,9 @@ impl BackendChoice {
 #[command(after_help = "Examples:\n  \
     kagiri timeline -- iperf3 -c 10.0.0.2 -t 2\n  \
     kagiri timeline -p $(pgrep -n nginx) --for 5s --html nginx.html\n  \
-    kagiri timeline --calls +futex --pftrace app.pftrace -- java -jar app.jar\n\n\
-    Also traces the threads and processes that the program starts. A call is 'blocked' if the thread was \
-    switched out during it, else 'ready'. Ctrl-C stops tracing and prints the result; a process given by -p \
+    kagiri timeline --trace +futex --pftrace app.pftrace -- java -jar app.jar\n\n\
+    Also traces the threads and processes that the program starts. A call counts as \
+    'blocked' if the thread lost its CPU during it, else as 'ready'. Ctrl-C stops tracing and prints the result; a process given by -p \
     continues.\n\
     Needs root, or CAP_BPF and CAP_PERFMON.")]
 pub struct Timeline {
@@ -77,12 +77,12 @@ pub struct Timeline {
     backend: BackendChoice,
     /// System calls to trace, comma-separated; '+NAME' adds to the defaults: read, write, send, receive,
     /// poll, sync and connect calls
-    #[arg(long, value_name = "NAMES")]
-    calls: Option<String>,
+    #[arg(long, alias = "calls", value_name = "NAMES")]
+    trace: Option<String>,
     /// Size of the kernel's event buffer (with perf: of each CPU)
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     ring: ByteSize,
-    /// Maximum number of bars (calls, and times on a CPU) in the page or trace file
+    /// Maximum number of calls, and of times on a CPU, that the page or trace file shows
     #[arg(long, value_name = "N", default_value_t = 4_000_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     spans: u32,
@@ -131,12 +131,12 @@ impl Subject {
 
 impl Timeline {
     pub fn run(self) -> Outcome {
-        let calls = match &self.calls {
+        let calls = match &self.trace {
             Some(text) => calls::read(text).map_err(Failure::usage)?,
             None => calls::usual(),
         };
         if calls.is_empty() {
-            return Err(Failure::usage("--calls lists no system call"));
+            return Err(Failure::usage("--trace lists no system call"));
         }
         if self.pid.is_none() && self.command.is_empty() {
             return Err(Failure::usage(

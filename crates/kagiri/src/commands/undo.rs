@@ -10,8 +10,8 @@ use crate::output;
 #[derive(Args)]
 #[command(
     after_help = "kagiri records every change to the system (control groups, mounts, links, files) in a \
-    journal before it makes the change, and undoes it at the end. If a crash or a second Ctrl-C \
-    prevented that, this command undoes it, as does the next measurement.\n\n\
+    journal before it makes the change, and undoes it at the end. This command, \
+    or else the next measurement, undoes what a crash or a second Ctrl-C left.\n\n\
     Example:\n  \
     kagiri undo"
 )]

@@ -179,7 +179,7 @@ impl Session {
         let most = waiting.into_iter().max_by_key(|(_, count)| *count).map(|(name, count)| {
             let threads = alive.len();
             format!(
-                "at the end {count} of {threads} threads waited in {name}: '--calls +{name}' watches it too"
+                "at the end {count} of {threads} threads waited in {name}: '--trace +{name}' watches it too"
             )
         });
         let running = match self.target {

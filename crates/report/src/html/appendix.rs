@@ -86,7 +86,7 @@ pub(super) fn trials(run: &Run) -> Markup {
                     th.n scope="col" { (run.capacity.unit) }
                     th scope="col" { "verdict" }
                     th scope="col" { "started" }
-                    th.n scope="col" { "hold" }
+                    th.n scope="col" { "judged time" }
                     th scope="col" { "reasons and doubts" }
                 } }
                 tbody { @for trial in run.trials.iter().take(TRIALS_MAX) { tr {

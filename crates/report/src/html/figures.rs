@@ -78,7 +78,11 @@ pub(super) fn search(run: &Run, variant: &VariantOutcome, index: usize) -> Figur
         id: format!("search-{index}"),
         width: 960.0,
         height: height + 70.0,
-        title: format!("Search of {}", variant.name),
+        title: if run.variants.len() > 1 {
+            format!("Search of {}", variant.name)
+        } else {
+            "Search".to_owned()
+        },
         description: words::carries(run, variant),
         panels: vec![Panel {
             frame: Frame { left: 52.0, top: 30.0, width: 890.0, height },
@@ -184,7 +188,7 @@ fn usage_words(fit: &Saturation, unit: &str) -> String {
         format!("the ceiling is {} ({})", quantity(Some(c.value), &fit.unit), c.source)
     });
     let meets =
-        fit.saturates_at.map_or(String::new(), |load| format!("; they meet at {}", words::load(load, unit)));
+        fit.saturates_at.map_or(String::new(), |load| format!("; exhausted at {}", words::load(load, unit)));
     format!("{cost} per {}; {ceiling}{meets}.", words::singular(unit))
 }
 
@@ -193,7 +197,7 @@ pub(super) fn usage_legend() -> Markup {
     legend.extend([
         Legend { class: "fit", shape: None, text: "fitted line".into() },
         Legend { class: "ceiling", shape: None, text: "ceiling".into() },
-        Legend { class: "meets", shape: None, text: "predicted saturation".into() },
+        Legend { class: "meets", shape: None, text: "load at which it is exhausted (predicted)".into() },
         Legend { class: "band", shape: None, text: "its 95 % interval".into() },
     ]);
     html! { (crate::chart::legend(&legend)) }

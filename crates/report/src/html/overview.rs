@@ -61,7 +61,7 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
             } @else if one_load {
                 (figure("capacity", UNKNOWN, "not searched: one load was measured"))
             } @else {
-                (figure("capacity", &capacity, &format!("interval: {}; {}",
+                (figure("capacity", &capacity, &format!("range: {}; {}",
                     words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
             }
             (figure("limit", limit, limit_note(variant)))
@@ -85,7 +85,8 @@ fn prediction(variant: &VariantOutcome) -> (String, String) {
     let note = match (variant.predicted, words::prediction_doubt(variant)) {
         (None, Some(_)) => words::PREDICTION_REFUTED.to_owned(),
         (Some(_), Some(why)) => format!("{unit}, {}; doubtful: {why}", words::PREDICTED_FROM),
-        (_, None) => format!("{unit}, {}", words::PREDICTED_FROM),
+        (Some(_), None) => format!("{unit}, {}", words::PREDICTED_FROM),
+        (None, None) => words::NOT_PREDICTED.to_owned(),
     };
     (words::predicted(variant), note)
 }
@@ -116,7 +117,7 @@ pub(super) fn verdicts(run: &Run) -> Markup {
     html! {
         h2 { "Verdicts" }
         div.scroll { table {
-            caption { "Per load and variant: trials with this verdict / all trials, and why it is no pass." }
+            caption { "Per load and variant: trials with this verdict / all trials, and how the load failed." }
             thead { tr {
                 th.n scope="col" { (run.capacity.unit) }
                 @for variant in &run.variants { th.name scope="col" { (variant.name) } }
@@ -171,7 +172,7 @@ fn found(run: &Run, rows: &[findings::Row]) -> Markup {
                 th scope="col" { "variant" }
                 @for (at, row) in rows.iter().enumerate() {
                     th.n scope="col" title=(row.metric) { (metric_words(row.metric)) }
-                    @if at == 0 { @for head in ["repetitions", "n", "change"] {
+                    @if at == 0 { @for head in ["range", "repetitions", "change"] {
                         th.n scope="col" { (head) } } }
                 }
                 th scope="col" { "limit" }
@@ -204,7 +205,7 @@ fn capacities(run: &Run) -> Markup {
     let unit = &run.capacity.unit;
     html! {
         figure {
-            figcaption { "Capacity of each variant: median of its repetitions (bar), interval (whisker), \
+            figcaption { "Capacity of each variant: median of its repetitions (bar), range (whisker), \
                           repetitions that differ (diamonds)." }
             (figures::comparison(run).svg())
         }
@@ -212,7 +213,7 @@ fn capacities(run: &Run) -> Markup {
             caption { "Capacity in " (unit) ". Change: relative to " (first.name) "." }
             thead { tr {
                 th scope="col" { "variant" }
-                @for head in ["capacity", "interval", "n", "change", "predicted"] {
+                @for head in ["capacity", "range", "repetitions", "change", "predicted"] {
                     th.n scope="col" { (head) } }
                 th scope="col" { "limit" }
                 @for resource in [Resource::Cpu, Resource::Disk, Resource::Network] {

@@ -8,7 +8,7 @@ use super::figures::form;
 use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Tick, thinned, ticks};
 use crate::digest::{stall_times_s, trial_length_s};
 use crate::words;
-use base::format::{number, quantity};
+use base::format::{number, plural, quantity};
 
 /// Least and greatest of this many intervals are drawn per panel and page: finer than a screen shows, and
 /// small enough for a page of under a megabyte.
@@ -252,7 +252,11 @@ fn described(placed: &[Placed], unit: &str) -> String {
     let loads: Vec<_> =
         placed.iter().take(40).map(|p| format!("{} {}", number(p.trial.load), p.trial.verdict)).collect();
     let more = if placed.len() > 40 { ", and so on" } else { "" };
-    format!("{} trials in order, {unit} and verdict: {}{more}.", placed.len(), loads.join(", "))
+    format!(
+        "{} in order, {unit} and verdict: {}{more}.",
+        plural(placed.len() as u64, "trial"),
+        loads.join(", ")
+    )
 }
 
 fn legend(placed: &[Placed], shows_load: bool, ceilings: bool) -> Vec<Legend> {

@@ -40,15 +40,15 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, extras:
             (limit(&variant.limit))
             @if !variant.considerations.is_empty() {
                 h3 { "Explanation" }
-                p.caption { "What was computed, and not measured, is marked 'inferred'." }
+                p.caption { "What was computed, and not measured, is marked 'computed'." }
                 @for paragraph in &variant.considerations { p { (consideration(paragraph)) } }
             }
             @if let Some(figure) = timeline::figure(run, variant, index, extras.presentation) {
                 h3 { @if words::is_one_load(run, variant) { "Over time" } @else { "Trials over time" } }
                 figure {
                     figcaption {
-                        "All trials of this variant in order, without the time between them (dotted lines). "
-                        "The shaded part of a trial is its hold: the tables cover this time."
+                        "All trials of this variant in order; a dotted line stands where the next begins. "
+                        "The shaded part of a trial is its judged time, which the tables cover."
                     }
                     (figure.svg())
                 }
@@ -89,8 +89,8 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], extras: &Extras) -> 
     html! {
         div.scroll { table {
             caption {
-                "Medians of the valid trials at each load, over their holds (slack: minimum; stalls and \
-                 start-up: maximum). The hold is the judged part of a trial. "
+                "Medians of the valid trials at each load, over their judged time (slack: minimum; stalls \
+                 and start-up: maximum). "
                 "CPU is in % of one core. Verdict: trials with this verdict / all trials. " (UNKNOWN)
                     " = unknown. " (capitalized(extras.presentation.columns_note))
             }
@@ -159,7 +159,7 @@ fn saturation(variant: &VariantOutcome) -> Markup {
                 th scope="col" { "source of the ceiling" }
                 th.n scope="col" { "exhausted at" small { (unit) } }
                 th.n scope="col" { "95 % interval" }
-                th.n scope="col" { "trials" }
+                th.n scope="col" { "passed trials" }
             } }
             tbody { @for (resource, s) in &variant.saturation { tr {
                 th scope="row" { (resource.label()) }
@@ -185,7 +185,7 @@ fn limit(limit: &Limit) -> Markup {
             ul.plain { @for piece in &limit.evidence { li {
                 (unbroken(&capitalized(&piece.statement))) " "
                 span.tag { @if piece.resource != Resource::None { (piece.resource.label()) ", " }
-                    @if piece.inferred { "inferred" } @else { "measured" } }
+                    @if piece.inferred { "computed" } @else { "measured" } }
             } } }
         }
     }
@@ -194,9 +194,9 @@ fn limit(limit: &Limit) -> Markup {
 /// A paragraph with its marks of inference set off.
 fn consideration(paragraph: &str) -> Markup {
     let paragraph = unbroken(paragraph);
-    let mut pieces = paragraph.split("(inferred)");
+    let mut pieces = paragraph.split("(computed)");
     html! {
         (pieces.next().unwrap_or_default())
-        @for piece in pieces { span.tag { "inferred" } (piece) }
+        @for piece in pieces { span.tag { "computed" } (piece) }
     }
 }

@@ -31,7 +31,7 @@ pub fn differences(comparison: &Comparison, style: Style) -> String {
     }
     if comparison.by_chance >= 1.0 {
         let sentence = format!(
-            "about {} of these numbers differ by chance alone (95 % confidence each)",
+            "with 95 % confidence each, about {} of all numbers compared seem to differ by chance alone",
             number(comparison.by_chance.round())
         );
         text += &style.wrapped("Note: ", &sentence);
@@ -78,7 +78,7 @@ fn one_pair(pair: &Pair, with_run: bool, style: &Style) -> String {
     for fact in &pair.settings {
         text += &style.wrapped("Setting:  ", &setting(fact));
     }
-    text + &numbers(pair, style)
+    text + &numbers(pair, with_run, style)
 }
 
 /// What set each capacity, the first side's first.
@@ -140,7 +140,12 @@ fn amount(difference: &Difference, value: Option<f64>) -> String {
     }
 }
 
+/// The interval of the change: in % of the first side, as the change itself, where that is known.
 fn ends(difference: &Difference) -> String {
+    if let (Some(_), Some(first)) = (difference.difference_percent, difference.a.median) {
+        let share = |end: f64| 100.0 * end / first.abs();
+        return range(difference.interval.map(|ends| ends.map(share)), "%");
+    }
     let (unit, factor) = match difference.unit.as_str() {
         "" => unit_of(&difference.metric),
         unit => (unit, 1.0),
@@ -149,7 +154,7 @@ fn ends(difference: &Difference) -> String {
 }
 
 /// The numbers that differ, and how many do not.
-fn numbers(pair: &Pair, style: &Style) -> String {
+fn numbers(pair: &Pair, with_run: bool, style: &Style) -> String {
     let all: Vec<(f64, &Difference)> =
         pair.loads.iter().flat_map(|at| at.metrics.iter().map(move |metric| (at.load, metric))).collect();
     // A count of bytes may differ by three of a billion, beyond all noise and of no interest.
@@ -159,11 +164,12 @@ fn numbers(pair: &Pair, style: &Style) -> String {
     let mut text = String::new();
     if !shown.is_empty() {
         let cells = |f: &dyn Fn(&Difference) -> String| shown.iter().map(|(_, d)| f(d)).collect::<Vec<_>>();
+        let head = |side: &Side| clipped(&plain(if with_run { &side.run } else { &side.variant }), 20);
         let columns = [
             Column::numbers(&["load"], shown.iter().map(|(load, _)| number(*load)).collect()),
             Column::words(&["metric"], cells(&|d| clipped(&plain(&d.metric), 26))),
-            Column::numbers(&["against"], cells(&|d| amount(d, d.a.median))),
-            Column::numbers(&["now"], cells(&|d| amount(d, d.b.median))),
+            Column::numbers(&[&head(&pair.a)], cells(&|d| amount(d, d.a.median))),
+            Column::numbers(&[&head(&pair.b)], cells(&|d| amount(d, d.b.median))),
             Column::numbers(
                 &["change"],
                 cells(&|d| d.difference_percent.map_or(UNKNOWN.to_owned(), |p| format!("{p:+.1} %"))),
@@ -174,7 +180,7 @@ fn numbers(pair: &Pair, style: &Style) -> String {
                     if d.better == Better::Neither { String::new() } else { d.change.word().to_owned() }
                 }),
             ),
-            Column::numbers(&["95 % of change"], cells(&|d| ends(d))),
+            Column::numbers(&["95 % interval"], cells(&|d| ends(d))),
             Column::numbers(&["n"], cells(&|d| format!("{}+{}", d.a.n, d.b.n))),
         ];
         text += "\n";
@@ -195,11 +201,11 @@ fn judged(pair: &Pair, differ: usize) -> String {
     let advice = if few { "; measure both with --repeat 5" } else { "" };
     match (all.len(), unknown.len()) {
         (0, _) => {
-            "No metric can be compared: the two have no judged load in common; measure both at the same loads"
+            "No number can be compared: the two have no judged load in common; measure both at the same loads"
                 .to_owned()
         }
         (all, unknown) if all == unknown => {
-            format!("No metric of {all} can be compared{reasons}{advice}")
+            format!("None of the {all} numbers can be compared{reasons}{advice}")
         }
         (all, unknown) => {
             let verb = if differ == 1 { "differs" } else { "differ" };
@@ -235,7 +241,7 @@ fn setting(fact: &Fact) -> String {
 fn facts(title: &str, all: &[RunFact], style: &Style) -> String {
     let lines = all.iter().map(|fact| {
         let values: Vec<_> = fact.values.iter().map(|v| clipped(&value(v.as_ref()), 60)).collect();
-        style.wrapped(&format!("{title}: "), &format!("{}: {}", plain(&fact.key), values.join(" | ")))
+        style.wrapped(&format!("{title}: "), &format!("{}: {}", plain(&fact.key), values.join(" -> ")))
     });
     lines.collect()
 }

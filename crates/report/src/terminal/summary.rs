@@ -74,8 +74,8 @@ fn variants(run: &Run, style: &Style) -> String {
     let columns = [
         name,
         Column::numbers(&["capacity"], shown(&|v| v.capacity.value.map_or(UNKNOWN.to_owned(), number))),
-        Column::numbers(&["interval"], shown(&|v| words::interval(&v.capacity))),
-        Column::numbers(&["n"], shown(&|v| v.repetitions.len().to_string())),
+        Column::numbers(&["range"], shown(&|v| words::interval(&v.capacity))),
+        Column::numbers(&["repetitions"], shown(&|v| v.repetitions.len().to_string())),
         Column::numbers(&["predicted"], shown(&words::predicted)),
         limit,
     ];
@@ -101,8 +101,8 @@ fn found_columns(row: &findings::Row, is_main: bool) -> Vec<Column> {
         let spread = |found: &LoadMetric| found.spread().map_or(UNKNOWN.to_owned(), ends);
         let first = medians.first().copied().flatten();
         let change = medians.iter().map(|median| words::change(first, *median)).collect();
-        columns.push(Column::numbers(&["repetitions"], each(&spread)));
-        columns.push(Column::numbers(&["n"], each(&|found| found.values.len().to_string())));
+        columns.push(Column::numbers(&["range"], each(&spread)));
+        columns.push(Column::numbers(&["repetitions"], each(&|found| found.values.len().to_string())));
         columns.push(Column::numbers(&["change"], change));
     }
     columns
@@ -134,7 +134,7 @@ fn one_variant(run: &Run, variant: &VariantOutcome, extras: &Extras, style: &Sty
 /// Evidence of a limit after the first piece, which the answer contains.
 pub(super) fn evidence(limit: &Limit, most: usize, style: &Style) -> String {
     let one = |(i, piece): (usize, &Evidence)| {
-        let mark = if piece.inferred { " (inferred)" } else { "" };
+        let mark = if piece.inferred { " (computed)" } else { "" };
         let lead = if i == 0 { "Evidence:  - " } else { "           - " };
         style.wrapped(lead, &format!("{}{mark}", plain(&piece.statement).trim_end_matches('.')))
     };
@@ -178,10 +178,7 @@ fn predicted_capacity(run: &Run, variant: &VariantOutcome, style: &Style) -> Str
         None if words::prediction_doubt(variant).is_some() => {
             style.wrapped("Predicted capacity: ", words::PREDICTION_REFUTED)
         }
-        None => style.wrapped(
-            "Predicted capacity: ",
-            "unknown (no resource has both a measurable cost and a known ceiling)",
-        ),
+        None => style.wrapped("Predicted capacity: ", &format!("unknown ({})", words::NOT_PREDICTED)),
     }
 }
 
@@ -246,7 +243,7 @@ pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style
         Column::numbers(&["ceiling"], shown(&ceiling)),
         Column::numbers(&["exhausted at"], shown(&words::saturates_at)),
         Column::numbers(&["95 % interval"], shown(&words::saturates_within)),
-        Column::numbers(&["trials"], shown(&|s| s.n.to_string())),
+        Column::numbers(&["passed trials"], shown(&|s| s.n.to_string())),
     ];
     // A ceiling's source is a sentence, too long for a column.
     let known = all.iter().filter_map(|(resource, s)| Some((resource, s.ceiling.as_ref()?)));

@@ -173,7 +173,7 @@ fn outcome(server: &Server, trials: &[Trial]) -> VariantOutcome {
     let predicted = saturation.values().filter_map(|s| s.saturates_at).min_by(f64::total_cmp);
     let resource = if cpu_first { Resource::Cpu } else { Resource::Disk };
     let statement = match cpu_first {
-        true => "the server was throttled for 43 % of the hold at 6 streams",
+        true => "the server was throttled for 43 % of the judged time at 6 streams",
         false => "the device gave 109 Mbit/s of its 110 Mbit/s at 5 streams, with 38 requests waiting",
     };
     let evidence =
@@ -355,7 +355,7 @@ pub fn player_limited() -> Run {
     let mut run = run("parsing players", &[Server { loads: &RAMP[..3], ..CPU_LIMITED }]);
     let last = &mut run.trials[2];
     last.verdict = Verdict::Invalid;
-    last.reasons = vec!["the players' core was busy for 97 % of the hold".into()];
+    last.reasons = vec!["the players' core was busy for 97 % of the judged time".into()];
     let doubt = json!({
         "kind": "generator_near_saturation", "cpu_percent": 97.0,
         "message": "the busiest player thread used 97 % of its core",

@@ -108,7 +108,7 @@ fn lower_bounds_and_runs_without_common_load_are_not_comparable() {
         "Capacity: at least 2 streams (n = 1) against at least 3 streams (n = 1): not comparable (both are \
          lower bounds)",
         "Limit:    none found",
-        "No metric can be compared: the two have no judged load in common",
+        "No number can be compared: the two have no judged load in common",
     ] {
         assert!(text.contains(said), "{said}\n{text}");
     }

@@ -15,8 +15,8 @@ use super::words;
 
 /// The source of an assumed ceiling begins with this.
 pub const ASSUMED: &str = "assumed";
-/// The source of a ceiling that was inferred from where usage stopped growing begins with this.
-pub const INFERRED: &str = "inferred";
+/// The source of a ceiling that was computed from where usage stopped growing begins with this.
+pub const COMPUTED: &str = "computed";
 /// A floor must not fall by one because of the last bit of a division.
 const ROUNDING: f64 = 1e-9;
 /// Maximum number of loads at which a bend is searched.

@@ -5,7 +5,7 @@ use base::format;
 use base::outcome::{Certainty, Resource, Saturation};
 
 use super::Explanation;
-use super::analysis::{ASSUMED, Analysis, INFERRED};
+use super::analysis::{ASSUMED, Analysis, COMPUTED};
 use super::words;
 
 /// The paragraphs, in the order of a reader's questions.
@@ -35,9 +35,9 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
     let load = |load| words::load(load, unit);
     let predicted = match (explanation.predicted, explanation.capacity.value) {
         (Some(most), _) => {
-            format!("the costs and ceilings predict a capacity of {} (inferred from {n})", load(most))
+            format!("the costs and ceilings predict a capacity of {} (computed from {n})", load(most))
         }
-        (None, Some(most)) => format!("usage grew with the load up to {} (inferred from {n})", load(most)),
+        (None, Some(most)) => format!("usage grew with the load up to {} (computed from {n})", load(most)),
         (None, None) => format!("no capacity can be predicted without a ceiling and two loads ({n})"),
     };
     if let Some(resource) = analysis.what_if {
@@ -49,7 +49,7 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
     }
     let Some(measured) = analysis.verdicts() else {
         let bend =
-            analysis.bend.map(|at| format!(" Usage stops growing with the load at {} (inferred).", load(at)));
+            analysis.bend.map(|at| format!(" Usage stops growing with the load at {} (computed).", load(at)));
         return format!("The table has no verdicts: {predicted}.{}", bend.unwrap_or_default());
     };
     let capacity = &explanation.capacity;
@@ -115,7 +115,7 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
         (resource, _) if analysis.table.limit.is_some() => {
             format!("The limit is probably {}, which is nearest; no counter confirms it", limited(resource))
         }
-        (resource, _) => format!("The limit is {}, by its cost and ceiling (inferred)", limited(resource)),
+        (resource, _) => format!("The limit is {}, by its cost and ceiling (computed)", limited(resource)),
     };
     let own = limit.evidence.iter().filter(|e| e.resource == limit.resource).take(2);
     let reasons: Vec<String> = own
@@ -123,7 +123,7 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
             format!(
                 " {}{}.",
                 format::capitalized(&evidence.statement),
-                if evidence.inferred { " (inferred)" } else { "" }
+                if evidence.inferred { " (computed)" } else { "" }
             )
         })
         .collect();
@@ -132,7 +132,7 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
         let value = words::amount(limit.resource, ceiling.value);
         let how = match &ceiling.source {
             source if source.starts_with(ASSUMED) => "an assumption",
-            source if source.starts_with(INFERRED) => "where its usage stopped growing (inferred)",
+            source if source.starts_with(COMPUTED) => "where its usage stopped growing (computed)",
             _ => return None,
         };
         Some(format!(" The ceiling of {value} is {how}; set the true one with --ceiling."))
@@ -173,19 +173,19 @@ fn next(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let without = (!unknown.is_empty()).then(|| {
         let list = words::list(&unknown);
         match unknown.len() {
-            1 => format!("the ceiling of {list} is unknown, so {list} could be exhausted earlier"),
-            _ => format!("the ceilings of {list} are unknown, so any of them could be exhausted earlier"),
+            1 => format!("the ceiling of {list} is unknown, so {list} may be exhausted first"),
+            _ => format!("the ceilings of {list} are unknown, so any of them may be exhausted first"),
         }
     });
     let head = if explanation.limit.resource == Resource::None { "first" } else { "next" };
     match (others(explanation).first(), without) {
         (Some((resource, load)), without) => Some(format!(
-            "The {head} limit would be {} at {} (inferred){}.",
+            "The {head} limit would be {} at {} (computed){}.",
             limited(*resource),
             words::load(*load, unit),
             without.map(|text| format!("; {text}")).unwrap_or_default()
         )),
-        (None, Some(without)) => Some(format!("The next limit is unknown: {without}.")),
+        (None, Some(without)) => Some(format!("The {head} limit is unknown: {without}.")),
         (None, None) => None,
     }
 }
@@ -224,7 +224,7 @@ fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         let unit = &analysis.table.load_unit;
         let end = words::load(analysis.whole(end), unit);
         (s.cost_per_load > 0.0 && load.is_finite())
-            .then(|| format!(" Twice the {} would carry about {end}{by} (inferred).", amount_of(resource)))
+            .then(|| format!(" Twice the {} would carry about {end}{by} (computed).", amount_of(resource)))
     });
     Some(format!("What would help: {advice}.{}", twice.unwrap_or_default()))
 }
@@ -246,7 +246,7 @@ fn sureness(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         && let Some(value) = measured.capacity.value
     {
         sentences.push(format!(
-            "Predicted from all loads that passed (inferred): {}; measured: {}.",
+            "Predicted from all loads that passed (computed): {}; measured: {}.",
             words::load(predicted, unit),
             words::load(value, unit)
         ));
@@ -258,7 +258,7 @@ fn sureness(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         && let Some(most) = used(forecast.loads_up_to)
     {
         sentences.push(format!(
-            "Predicted from the loads up to {} alone (inferred): {}.",
+            "Predicted from the loads up to {} alone (computed): {}.",
             words::load(most, unit),
             words::load(forecast.predicted, unit)
         ));

@@ -4,7 +4,7 @@ use base::doubt::{Doubt, lower_bound as bound};
 use base::outcome::{Certainty, Resource};
 
 use super::Explanation;
-use super::analysis::{ASSUMED, Analysis, INFERRED};
+use super::analysis::{ASSUMED, Analysis, COMPUTED};
 use super::fit::Fit;
 use super::table::RESOURCES;
 
@@ -28,7 +28,7 @@ pub fn of(analysis: &Analysis, explanation: &Explanation) -> Vec<Doubt> {
     doubts.extend(RESOURCES.into_iter().filter_map(|r| not_linear(analysis, explanation, r)));
     let unknown = |resource: &Resource| {
         let ceiling = analysis.ceilings.get(resource);
-        let is_known = ceiling.is_some_and(|c| !c.source.starts_with(INFERRED));
+        let is_known = ceiling.is_some_and(|c| !c.source.starts_with(COMPUTED));
         let rises = analysis.fits.get(resource).is_some_and(rises);
         *resource != Resource::Player && rises && !is_known
     };

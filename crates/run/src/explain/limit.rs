@@ -4,7 +4,7 @@ use base::format;
 use base::limit_rules::CEILING;
 use base::outcome::{Ceiling, Certainty, Evidence, Limit, Resource};
 
-use super::analysis::{ASSUMED, Analysis, INFERRED};
+use super::analysis::{ASSUMED, Analysis, COMPUTED};
 use super::table::RESOURCES;
 use super::words;
 
@@ -95,7 +95,7 @@ pub fn decide(analysis: &Analysis) -> Decision {
     let grounds = chosen.weight > 0 || !chosen.near;
     let inferred_ceiling = chosen.flat.filter(|_| !is_known && grounds).map(|value| Ceiling {
         value,
-        source: format!("{INFERRED}, as usage stopped growing at {}", analysis.critical_text()),
+        source: format!("{COMPUTED}, as usage stopped growing at {}", analysis.critical_text()),
     });
     let mut evidence = chosen.evidence;
     evidence.extend(candidates.iter().filter_map(|other| headroom(analysis, other.resource)));

@@ -61,7 +61,7 @@ fn advice_depends_on_who_disturbed_the_trials_and_full_link_is_named() {
         bound.map(|note| note.advice.clone()).expect("it is a lower bound")
     };
     assert_eq!(advice("150", "20"), "measure again when the host is quiet");
-    assert_eq!(advice("5", "97"), "put more of the measuring side on other hosts");
+    assert_eq!(advice("5", "97"), "measure from further hosts as well (--place)");
     let text = "streams,network Mbit/s,other cpu %,verdict\n1,26,5,pass\n2,52,5,pass\n3,78,5,pass\n\
     4,104,5,pass\n\
                 5,122,190,invalid\n5,121.9,190,invalid\n";

@@ -119,7 +119,7 @@ fn explanation_text_has_the_same_numbers() {
         "14.2 % of a core (95 %",
         "110 Mbit/s",
         "5 trials)",
-        "(inferred)",
+        "(computed)",
         "The limit is the disk",
     ] {
         assert!(text.contains(part), "'{part}' is missing:\n{text}");

@@ -238,7 +238,7 @@ fn table_without_verdicts_bends_at_its_limit() {
         assert_eq!(explanation.limit.resource, resource);
         assert_eq!(explanation.capacity.value, Some(6.0), "{:?}", explanation.saturation);
         let source = &explanation.saturation[&resource].ceiling.as_ref().unwrap().source;
-        assert!(source.starts_with("inferred"), "{source}");
+        assert!(source.starts_with("computed"), "{source}");
     }
 }
 

@@ -39,7 +39,7 @@ impl Change {
             Self::Better => "better",
             Self::Worse => "worse",
             Self::Differs => "differs",
-            Self::Equal => "equal",
+            Self::Equal => "no difference beyond the noise",
             Self::Unknown => "unknown",
         }
     }

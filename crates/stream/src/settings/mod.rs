@@ -57,7 +57,7 @@ impl Default for ContentSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerKind {
-    /// The content server of kagiri, in a process of its own.
+    /// Kagiri's own content server.
     #[default]
     Embedded,
     /// Nginx with one worker and sendfile.
@@ -98,17 +98,16 @@ pub struct PlayerSettings {
     /// Video that a player buffers before it continues after a stall.
     #[schemars(extend("x-min" = "100ms", "x-max" = "60s", "x-flag" = {"rare": true}))]
     pub resume: Span,
-    /// Socket receive buffer of a player (SO_RCVBUF); raised to 80 ms of content if smaller. It is fixed and
-    /// small because the player does not count the video in it, and because the kernel's TCP memory must
-    /// suffice for thousands of players on a host.
+    /// Socket receive buffer of a player (SO_RCVBUF), at least 80 ms of content. Small, so that the video waits
+    /// in the player, which counts it, and so that the kernel's TCP memory suffices for thousands of players.
     #[schemars(extend("x-min" = "16KiB", "x-max" = "64MiB",
         "x-flag" = {"rare": true, "name": "receive-buffer"}))]
     pub receive_buffer: ByteSize,
     /// Threads that run the players; one thread runs about 1000 players.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: u32,
-    /// Number of players that check every packet whatever --depth says, at least one per host; the first
-    /// also checks a hash of the content.
+    /// Number of players that check every packet, whatever --depth says; at least one on each host. The first
+    /// player also checks a hash of the content.
     #[schemars(extend("x-flag" = {"rare": true}))]
     pub parsing: u64,
     /// Time from the start of the last player until stalls count.
@@ -174,13 +173,13 @@ pub struct StreamSettings {
     /// Run a single trial with N streams instead of a search.
     #[schemars(range(min = 1, max = 100_000), extend("x-flag" = {"conflicts": ["max", "first"]}))]
     pub streams: Option<u64>,
-    /// Length of each trial that confirms the result; with --streams, of the only trial.
+    /// Judged time of each trial that confirms the result; with --streams, of the only trial.
     #[schemars(extend("x-min" = "1s", "x-max" = "24h", "x-aliases" = ["time"],
         "x-flag" = {"name": "time", "aliases": ["hold"]}))]
     pub hold: Span,
-    /// Length of all other trials: of the search, and of lower loads after it.
+    /// Judged time of all other trials: of the search, and of lower loads after it.
     #[schemars(extend("x-min" = "1s", "x-max" = "24h", "x-aliases" = ["search_time"],
-        "x-unset" = "5s, at most --time", "x-flag" = {"name": "search-time", "aliases": ["search-hold"]}))]
+        "x-unset" = "5s, or --time if that is shorter", "x-flag" = {"name": "search-time", "aliases": ["search-hold"]}))]
     pub search_hold: Option<Span>,
     /// Number of trials that must pass at the largest number of streams found.
     #[schemars(range(min = 1, max = 100), extend("x-flag" = {"rare": true}))]

@@ -23,18 +23,18 @@ const DISTURBANCES: [(Change, &str); 12] = [
             r.streams[3].stalls = vec![stall(2.4, 0.8, true)];
             r.streams[3].stall_count = 1;
         },
-        "stream 3 stalled 2.4 s after the hold began, for 0.8 s",
+        "stream 3 stalled 2.4 s into the judged time, for 0.8 s",
     ),
     (
         |r| {
             r.streams[1].stalls = vec![stall(-0.5, 10.5, false)];
             r.streams[1].stall_count = 7;
         },
-        "stream 1 stalled 0.5 s before the hold began, for at least 10.5 s, 7 times in all",
+        "stream 1 stalled 0.5 s before the judged time, for at least 10.5 s, 7 times in all",
     ),
     (
         |r| r.streams[2].broken = Some(Broken { at_s: 3.0, message: "it ended".into() }),
-        "stream 2 broke 3.0 s after the hold began: it ended",
+        "stream 2 broke 3.0 s into the judged time: it ended",
     ),
     (
         |r| {
@@ -67,7 +67,7 @@ const DISTURBANCES: [(Change, &str); 12] = [
             r.slack = falling(50_000_000);
             r.streams.iter_mut().for_each(|stream| stream.received_bytes -= 1_000_000);
         },
-        "the buffers lose 50 ms each second and would be empty 39 s after the hold began",
+        "the buffers lose 50 ms each second and would be empty 39 s into the judged time",
     ),
 ];
 
@@ -114,14 +114,14 @@ fn generator_fault_makes_trial_invalid() {
                 r.threads[0].late_before_ms_max = 900.0;
                 r.streams[0].startup_s = Some(3.0);
             },
-            "900 ms later than intended before the hold",
+            "900 ms later than intended before the judged time",
         ),
         (
             |r| {
                 r.threads[0].cpu_before_percent_max = Some(97.0);
                 r.streams[0].startup_s = Some(2.1);
             },
-            "97 % of its core in a second before the hold",
+            "97 % of its core in a second before the judged time",
         ),
     ];
     for (change, sentence) in cases {

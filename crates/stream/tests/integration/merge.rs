@@ -133,7 +133,7 @@ fn reasons_and_doubts_name_the_host() {
         (
             |r| r[1].streams[1].broken = Some(Broken { at_s: 3.0, message: "it ended".into() }),
             Verdict::Fail,
-            "stream 3 on pc-2 broke 3.0 s after the hold began: it ended",
+            "stream 3 on pc-2 broke 3.0 s into the judged time: it ended",
         ),
         (
             |r| r[1].threads[0].cpu_percent = Some(93.0),

@@ -117,10 +117,14 @@ fn held(settings: &TransferSettings, report: &TransferReport) -> Limit {
                 quantity(Some(ms / 1e3), "s")
             )]
         }
-        (_, 1) => ways.first().map(|(cause, way, _)| said(settings, way, *cause)).into_iter().collect(),
+        (_, 1) => {
+            ways.first().map(|(cause, way, _)| said(settings, report, way, *cause)).into_iter().collect()
+        }
         _ => ways
             .iter()
-            .map(|(cause, way, _)| format!("{}: {}", way.direction.word(), said(settings, way, *cause)))
+            .map(|(cause, way, _)| {
+                format!("{}: {}", way.direction.word(), said(settings, report, way, *cause))
+            })
             .collect(),
     };
     let evidence = ways.into_iter().flat_map(|(_, _, evidence)| evidence);
@@ -140,7 +144,12 @@ fn resource(held: Held) -> Resource {
 }
 
 /// The cause of a way as a sentence.
-fn said(settings: &TransferSettings, way: &DirectionReport, cause: Option<Cause>) -> String {
+fn said(
+    settings: &TransferSettings,
+    report: &TransferReport,
+    way: &DirectionReport,
+    cause: Option<Cause>,
+) -> String {
     let Some((held, certainty)) = cause else {
         return "no resource that either end counts was exhausted".to_owned();
     };
@@ -154,7 +163,8 @@ fn said(settings: &TransferSettings, way: &DirectionReport, cause: Option<Cause>
         Held::Window => "the receiver's window is full part of the time",
         Held::SendBuffer if is_proven => "the sender's buffer holds less than the link needs",
         Held::SendBuffer => "the sender's buffer holds less than the link needs part of the time",
-        Held::Path => "the link is full",
+        Held::Path if link_share(report, way).is_some_and(limit::is_full) => "the link is full",
+        Held::Path => "neither end held the data back: the rate, the delay or the losses of the path did",
         Held::Offered if settings.rate.is_none() => "the sender had no more data to send",
         Held::Offered => "the requested rate was reached",
     };

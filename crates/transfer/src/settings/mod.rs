@@ -79,12 +79,12 @@ impl Default for RequestSettings {
     }
 }
 
-/// The search for the highest rate of datagrams that arrive without loss.
+/// The search for the highest rate of datagrams within the accepted loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RateSearch {
-    /// Search for the highest rate of datagrams without loss (sum of all flows), up to RATE (100Gbit/s if
-    /// omitted).
+    /// Search for the highest rate of datagrams (sum of all flows) at which no more is lost than --loss-max, up
+    /// to RATE (100Gbit/s if omitted).
     #[schemars(extend("x-min" = "1Mbit/s", "x-max" = "10Tbit/s",
         "x-flag" = {"name": "search", "missing": "100Gbit/s"}))]
     pub max: BitRate,
@@ -137,7 +137,7 @@ pub struct TransferSettings {
     pub omit: Span,
     /// Length of a reporting interval; the terminal joins them to show at most ten.
     #[schemars(extend("x-min" = "100ms", "x-max" = "1h",
-        "x-unset" = "(omit + time) / 50, between 100ms and 1s",
+        "x-unset" = "a fiftieth of the test, between 100ms and 1s",
         "x-flag" = {"short": "i", "rare": true}))]
     pub interval: Option<Span>,
     /// What the receiver does with received bytes.
@@ -145,7 +145,7 @@ pub struct TransferSettings {
     pub mode: Mode,
     /// Bytes per send call; for UDP, payload per datagram.
     #[schemars(extend("x-min" = "1B", "x-max" = "64MiB",
-        "x-unset" = "TCP automatic (128KiB to iperf3), UDP 1472B, QUIC 64KiB",
+        "x-unset" = "TCP: kagiri chooses, 128KiB to iperf3; UDP: 1472B; QUIC: 64KiB",
         "x-flag" = {"short": "l", "aliases": ["length"]}))]
     pub size: Option<ByteSize>,
     /// Rate of each flow.
@@ -158,7 +158,7 @@ pub struct TransferSettings {
     pub engine: Option<Engine>,
     /// Threads that carry the flows at each end.
     #[schemars(range(max = 1024), extend(
-        "x-unset" = "one per flow; with more than 16 flows and more than two per CPU, one per CPU"))]
+        "x-unset" = "one per flow; with many flows, one per CPU"))]
     pub threads: u32,
     /// Congestion control of TCP, e.g. cubic.
     #[schemars(extend("x-unset" = "the default of each host",
@@ -185,7 +185,7 @@ pub struct TransferSettings {
     pub requests: Option<RequestSettings>,
     /// Time the system calls at both ends, and show where the time went.
     pub calls: bool,
-    /// The search for the highest rate of datagrams without loss.
+    /// The search for the highest rate of datagrams within the accepted loss.
     #[schemars(extend("x-flag" = {"group": "Search"}))]
     pub search: Option<RateSearch>,
 }

@@ -17,11 +17,11 @@ use crate::{hosts, output};
     kagiri fleet list --lab home-server --json"
 )]
 pub struct List {
-    #[command(flatten)]
-    hosts: HostArgs,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    hosts: HostArgs,
 }
 
 impl List {
