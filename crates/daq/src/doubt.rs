@@ -19,6 +19,15 @@ pub(crate) enum DaqDoubt {
     ClocksNotCompared {
         sources: u64,
     },
+    /// Send times of these sources are before the trigger or after the arrival.
+    SendTimesImplausible {
+        sources: String,
+        fragments: u64,
+    },
+    /// The clock answers of these sources contradict each other.
+    ClocksContradictory {
+        sources: String,
+    },
     CpusShared,
     /// Fragments were received that no source has counted.
     CountsDisagree {
@@ -51,6 +60,17 @@ impl DaqDoubt {
             Self::ClocksNotCompared { sources } => (
                 format!("the clocks of {sources} sources could not be compared with the builder's clock"),
                 "allow UDP between sources and builder, and make front ends answer clock probes",
+            ),
+            Self::SendTimesImplausible { sources, fragments } => (
+                format!(
+                    "the send times of {sources} cannot be right ({fragments} before the trigger or after \
+                     the arrival): they count as unknown, and send skew and causes leave them out"
+                ),
+                "correct the send time (offset 40) that they write: ns of the clock that answers the probes",
+            ),
+            Self::ClocksContradictory { sources } => (
+                format!("the clock answers of {sources} contradict each other: their send times are unknown"),
+                "correct the answers to clock probes (offsets 32 and 40), or keep the host's clock steady",
             ),
             Self::CpusShared => (
                 "builder and sources shared the CPUs of one machine".to_owned(),

@@ -1,5 +1,7 @@
 //! From the reports of both sides to the verdict, with the reasons as sentences. Pure.
 
+use std::collections::BTreeSet;
+
 use base::doubt::Doubt;
 use base::format::{number, quantity};
 use base::limit_rules::{BURST_MIN, BUSIEST_SECOND, BUSIEST_SECOND_SIGN};
@@ -7,6 +9,7 @@ use base::verdict::Verdict;
 use base::workload::Judgement;
 
 use super::doubt::DaqDoubt;
+use super::report::BuilderReport;
 use super::settings::{Carrier, DaqSettings, Pattern};
 use super::trial_reports::TrialReports;
 use super::{metrics, missing_sources, series, summary};
@@ -123,6 +126,11 @@ fn doubts(settings: &DaqSettings, reports: &TrialReports) -> Vec<DaqDoubt> {
     if unknown > 0 {
         doubts.push(DaqDoubt::ClocksNotCompared { sources: unknown });
     }
+    doubts.extend(implausible_times(&builders));
+    let contradictory = clocks().filter(|clock| clock.contradictory);
+    doubts.extend(
+        contradictory.map(|clock| DaqDoubt::ClocksContradictory { sources: summary::clock_sources(clock) }),
+    );
     if clocks().any(|clock| clock.same_kernel) {
         doubts.push(DaqDoubt::CpusShared);
     }
@@ -130,10 +138,23 @@ fn doubts(settings: &DaqSettings, reports: &TrialReports) -> Vec<DaqDoubt> {
     if more > 0 {
         doubts.push(DaqDoubt::CountsDisagree { more });
     }
-    let notes: std::collections::BTreeSet<&String> =
+    let notes: BTreeSet<&String> =
         builders.iter().filter_map(|builder| builder.orders_note.as_ref()).collect();
     doubts.extend(notes.into_iter().map(|why| DaqDoubt::OrdersAnotherWay { why: why.clone() }));
     doubts
+}
+
+/// Names the sources whose send times cannot be right.
+fn implausible_times(builders: &[&BuilderReport]) -> Option<DaqDoubt> {
+    let seen = builders.iter().flat_map(|builder| &builder.sources_seen);
+    let wrong = seen.filter(|seen| seen.implausible_times > 0);
+    let (sources, counts): (BTreeSet<u32>, Vec<u64>) =
+        wrong.map(|seen| (seen.source, seen.implausible_times)).unzip();
+    let sources: Vec<u32> = sources.into_iter().collect();
+    (!sources.is_empty()).then(|| DaqDoubt::SendTimesImplausible {
+        sources: missing_sources::text(sources.len() as u32, &sources),
+        fragments: counts.iter().sum(),
+    })
 }
 
 /// With push and no stagger all sources should send at once. Software sends one fragment after the other; if
@@ -155,7 +176,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::report::{
-        BuilderReport, EventCounts, GroupClock, Incomplete, Ledger, SourceSent, SourcesReport,
+        EventCounts, GroupClock, Incomplete, Ledger, SourceSeen, SourceSent, SourcesReport,
     };
     use super::*;
 
@@ -283,5 +304,19 @@ mod tests {
         unknown.hosts[0].builders[0].clocks = vec![GroupClock { sources: 2, ..GroupClock::default() }];
         let judgement = judge(&settings(json!({})), &unknown);
         assert_eq!(judgement.doubts, [DaqDoubt::ClocksNotCompared { sources: 2 }.into()]);
+    }
+
+    #[test]
+    fn absurd_times_give_a_doubt_that_names_the_sources() {
+        let mut wrong = reports(100, 0);
+        let seen = |source, implausible_times| SourceSeen { source, implausible_times, ..Default::default() };
+        wrong.hosts[0].builders[0].sources_seen = vec![seen(0, 0), seen(1, 100)];
+        let clock = GroupClock { contradictory: true, source_range: Some((4, 7)), ..GroupClock::default() };
+        wrong.hosts[0].builders[0].clocks = vec![GroupClock { sources: 4, ..clock }];
+        let found = doubts(&settings(json!({})), &wrong);
+        let said: Vec<_> = found.iter().map(base::doubt::WorkloadDoubt::message).collect();
+        let said = said.join("; ");
+        assert!(said.contains("the send times of source 1 cannot be right (100 before"), "{said}");
+        assert!(said.contains("the clock answers of sources 4-7 contradict"), "{said}");
     }
 }

@@ -8,7 +8,7 @@ use base::limit_rules::{BUILDER_CPU_WAIT, LOSS, THREAD};
 use base::outcome::{Certainty, Evidence, Limit, Resource};
 
 use super::PORT_BUFFER;
-use super::report::{Cause, SourceSent};
+use super::report::Cause;
 use super::settings::{DaqSettings, Pattern, Triggers};
 use super::slow_event_causes;
 use super::trial_reports::TrialReports;
@@ -16,11 +16,17 @@ use super::trial_reports::TrialReports;
 /// Less dead time than this, in %, counts as none.
 const DEAD_PERCENT_NONE: f64 = 1.0;
 
+/// The prediction of the cliff is within 15 % of the truth: only fewer fragments fit for sure.
+const FITS_SHARE: f64 = 0.85;
+
 /// What set the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitCause {
     Link,
+    /// Fragments were lost; confirmed: more arrived at once than the port's buffer holds.
     Buffer,
+    /// Fragments were lost although the port's buffer holds all that are sent at once.
+    LossyPath,
     Socket,
     /// Orders were lost.
     Orders,
@@ -43,7 +49,16 @@ impl LimitCause {
                 "fragments that arrived at once overflowed the port's buffer, and events waited for TCP to \
                  retransmit the lost ones",
             ),
-            Self::Buffer => (buffer, "events waited for lost fragments, as with a full buffer"),
+            Self::Buffer => (
+                buffer,
+                "events waited for lost fragments: the port's buffer was full, or a link loses packets (with \
+                 --buffer and --link kagiri tells which)",
+            ),
+            Self::LossyPath => (
+                Resource::Network,
+                "events waited for lost fragments although the port's buffer holds all that are sent at \
+                 once: a link or a device on the way loses packets",
+            ),
             Self::Socket => (
                 buffer,
                 "the builder's UDP socket was full: raise net.core.rmem_max on its host, or use --pattern \
@@ -76,13 +91,20 @@ pub fn limit_cause(settings: &DaqSettings, reports: &TrialReports) -> Option<(Li
         () if signs.link_share.is_some_and(|share| Resource::Network.rule().is_used_up(share)) => {
             confirmed(LimitCause::Link)
         }
-        () if LOSS.is_used_up(signs.stalled_share) && lost_segments => confirmed(LimitCause::Buffer),
+        () if LOSS.is_used_up(signs.stalled_share) && lost_segments => match fits(settings, reports) {
+            Some(false) => confirmed(LimitCause::Buffer),
+            Some(true) => confirmed(LimitCause::LossyPath),
+            None => Some((LimitCause::Buffer, Certainty::Predicted)),
+        },
         () if LOSS.is_used_up(signs.overflowed_share) => confirmed(LimitCause::Socket),
         () if LOSS.is_used_up(signs.orders_share) => confirmed(LimitCause::Orders),
         () if BUILDER_CPU_WAIT.is_used_up(signs.builder_waited) => confirmed(LimitCause::HostCpu),
         () if THREAD.is_used_up(signs.builder_share) => confirmed(LimitCause::BuilderCpu),
         () if THREAD.is_used_up(signs.sources_share) => confirmed(LimitCause::SourceCpu),
-        () if LOSS.is_used_up(signs.stalled_share) => Some((LimitCause::Buffer, Certainty::Predicted)),
+        () if LOSS.is_used_up(signs.stalled_share) => match fits(settings, reports) {
+            Some(true) => Some((LimitCause::LossyPath, Certainty::Predicted)),
+            _ => Some((LimitCause::Buffer, Certainty::Predicted)),
+        },
         () if settings.triggers != Triggers::Max && signs.is_all_taken => confirmed(LimitCause::Offered),
         () => None,
     }
@@ -188,30 +210,46 @@ fn link_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<Strin
     })
 }
 
+/// Fragments that are sent at once: of one event, and at most.
+fn at_once(settings: &DaqSettings, reports: &TrialReports) -> Option<(f64, f64)> {
+    let sources = settings.sources as f64;
+    if settings.pattern == Pattern::Push {
+        return Some((sources, sources * f64::from(settings.window)));
+    }
+    let credit = reports.builders().iter().filter_map(|builder| builder.credit).max();
+    credit.or(settings.credit).map(|credit| (credit.into(), credit.into()))
+}
+
+/// Whether the port's buffer holds what is sent at once; `None`: unknown, or too close to tell.
+fn fits(settings: &DaqSettings, reports: &TrialReports) -> Option<bool> {
+    let (cliff, (least, most)) = (reports.cliff_sources(settings)?, at_once(settings, reports)?);
+    match () {
+        () if least > cliff => Some(false),
+        () if most <= FITS_SHARE * cliff => Some(true),
+        () => None,
+    }
+}
+
 /// How many fragments fit the buffer, and how many are sent at once.
 fn buffer_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let cliff = reports.cliff_sources(settings)?;
-    let at_once = match settings.pattern {
-        Pattern::Push => settings.sources as f64,
-        Pattern::Grant | Pattern::Pull => {
-            let credit = reports.builders().iter().filter_map(|builder| builder.credit).max();
-            f64::from(credit.or(settings.credit)?)
-        }
-    };
+    let (at_once, _) = at_once(settings, reports)?;
     let fits = if at_once <= cliff { "fit" } else { "do not fit" };
     let buffer = settings.buffer?;
     Some(format!("{at_once:.0} fragments at once {fits}: a buffer of {buffer} holds {cliff:.0}"))
 }
 
 fn again_sentence(reports: &TrialReports) -> Option<String> {
-    let sum = |of: fn(&SourceSent) -> Option<u64>| reports.sum_of_sources(of).unwrap_or(0);
-    let (again, needless) = (sum(|source| source.retransmits), sum(|source| source.dsacks));
-    let timeouts = sum(|source| source.timeouts);
-    (again > 0).then(|| {
-        format!(
-            "TCP retransmitted {again} segments ({needless} of them unneeded) and had {timeouts} timeouts"
-        )
-    })
+    let again = reports.sum_of_sources(|source| source.retransmits).filter(|again| *again > 0)?;
+    let needless = match reports.sum_of_sources(|source| source.dsacks) {
+        Some(needless) => format!("{needless} of them unneeded"),
+        None => "it is unknown how many of them were unneeded".to_owned(),
+    };
+    let timeouts = match reports.sum_of_sources(|source| source.timeouts) {
+        Some(timeouts) => format!("had {timeouts} timeouts"),
+        None => "had an unknown number of timeouts (Linux counts them from 6.7 on)".to_owned(),
+    };
+    Some(format!("TCP retransmitted {again} segments ({needless}) and {timeouts}"))
 }
 
 fn overflow_sentence(reports: &TrialReports) -> Option<String> {
@@ -232,14 +270,14 @@ fn slow_sentence(causes: &BTreeMap<Cause, u64>) -> Option<String> {
 
 fn orders_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let missed: u64 = reports.sources.iter().map(|host| host.orders_missed).sum();
-    let overflowed: u64 = reports.sources.iter().filter_map(|host| host.orders_overflowed).sum();
+    let overflowed: Option<u64> = reports.sources.iter().map(|host| host.orders_overflowed).sum();
     let on_purpose = if drops_orders(settings) { " (most were dropped on purpose)" } else { "" };
-    (missed + overflowed > 0).then(|| {
-        format!(
-            "{missed} orders did not reach their sources{on_purpose}; {overflowed} were dropped at full \
-             sockets"
-        )
-    })
+    let at_sockets = match overflowed {
+        Some(overflowed) => format!("{overflowed} were dropped at full sockets"),
+        None => "how many were dropped at full sockets is unknown".to_owned(),
+    };
+    (missed + overflowed.unwrap_or(0) > 0)
+        .then(|| format!("{missed} orders did not reach their sources{on_purpose}; {at_sockets}"))
 }
 
 fn builder_sentence(reports: &TrialReports) -> Option<String> {
@@ -268,82 +306,5 @@ fn window_sentence(settings: &DaqSettings, reports: &TrialReports) -> Option<Str
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::super::report::{BuilderReport, EventCounts, SourcesReport};
-    use super::*;
-
-    fn reports() -> TrialReports {
-        let builder = BuilderReport {
-            hold_to_s: 1.0,
-            events: EventCounts { offered: 100, triggered: 100, complete: 100, ..Default::default() },
-            fragments: 8000,
-            wire_bytes: 10_000_000,
-            cpu_s: 0.2,
-            ..BuilderReport::default()
-        };
-        let source = SourceSent { retransmits: Some(50), dsacks: Some(10), ..SourceSent::default() };
-        let sources = SourcesReport { sources: vec![source], busiest: Some(0.4), ..Default::default() };
-        TrialReports::of_one(builder, vec![sources])
-    }
-
-    fn settings(text: serde_json::Value) -> DaqSettings {
-        DaqSettings::read(text).unwrap()
-    }
-
-    #[test]
-    fn limit_is_found_from_reports() {
-        let slow = |cause, count| {
-            let mut reports = reports();
-            reports.hosts[0].builders[0].causes = [(cause, count)].into();
-            reports
-        };
-        let full = |cpu_s, busiest| {
-            let mut reports = reports();
-            reports.hosts[0].builders[0].cpu_s = cpu_s;
-            reports.sources[0].busiest = Some(busiest);
-            reports
-        };
-        let max = json!({ "sources": 80 });
-        let cases = [
-            (json!({ "link": "82Mbit/s" }), reports(), Some(LimitCause::Link)),
-            (json!({ "link": "200Mbit/s" }), slow(Cause::TailLossProbe, 30), Some(LimitCause::Buffer)),
-            (max.clone(), slow(Cause::Order, 5), Some(LimitCause::Orders)),
-            (json!({ "drop_orders_percent": 1.0 }), slow(Cause::Order, 5), None),
-            (max.clone(), slow(Cause::Host, 50), None),
-            (max.clone(), full(0.95, 0.99), Some(LimitCause::BuilderCpu)),
-            (max.clone(), full(0.5, 0.99), Some(LimitCause::SourceCpu)),
-            (json!({ "triggers": "100/s" }), reports(), Some(LimitCause::Offered)),
-            (max, reports(), None),
-        ];
-        for (text, reports, expected) in cases {
-            let found = limit_cause(&settings(text.clone()), &reports);
-            assert_eq!(found.map(|(cause, _)| cause), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn unneeded_retransmissions_are_no_losses_and_uncounted_stalls_are_predicted() {
-        let mut reports = reports();
-        reports.hosts[0].builders[0].causes = [(Cause::TailLossProbe, 30)].into();
-        reports.sources[0].sources[0].dsacks = Some(50);
-        assert_eq!(limit_cause(&settings(json!({})), &reports), None, "every retransmission was unneeded");
-        reports.sources[0].sources[0].retransmits = None;
-        assert_eq!(
-            limit_cause(&settings(json!({})), &reports),
-            Some((LimitCause::Buffer, Certainty::Predicted))
-        );
-        let limit = of(&settings(json!({ "buffer": "64KiB", "link": "200Mbit/s" })), &reports);
-        assert_eq!(limit.resource, Resource::Workload(&PORT_BUFFER));
-        let said: Vec<_> = limit.evidence.iter().map(|evidence| evidence.statement.as_str()).collect();
-        assert!(said.iter().any(|line| line.contains("a buffer of 64KiB holds 52")), "{said:?}");
-        assert!(said.iter().any(|line| line.contains("80 Mbit/s of the 200 Mbit/s")), "{said:?}");
-    }
-
-    #[test]
-    fn limit_without_reports_is_unknown() {
-        let limit = of(&DaqSettings::default(), &TrialReports::default());
-        assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
-    }
-}
+#[path = "limit_tests.rs"]
+mod tests;

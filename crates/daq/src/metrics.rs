@@ -159,8 +159,10 @@ fn fragments_of(settings: &DaqSettings, reports: &TrialReports) -> Metrics {
     let (ledger, balance) = (reports.ledger(), reports.balance(settings));
     let builders = reports.builders();
     let sent = reports.sent().map(|source| source.sent).sum::<u64>();
+    // Of front ends it is unknown.
+    let is_sent_known = !reports.sources.is_empty() && settings.front_ends == 0;
     named([
-        ("fragments_sent", (!reports.sources.is_empty()).then_some(sent as f64)),
+        ("fragments_sent", is_sent_known.then_some(sent as f64)),
         ("fragments_lost", balance.and_then(|balance| balance.lost()).map(|lost| lost as f64)),
         ("fragments_unexplained", balance.map(|balance| balance.unexplained() as f64)),
         ("fragments_late", known(&builders, ledger.late)),

@@ -36,24 +36,29 @@ pub fn all(reports: &TrialReports) -> BTreeMap<Cause, u64> {
 /// Unknown for grants.
 fn no_order_was_lost(reports: &TrialReports) -> bool {
     let is_push = reports.builders().iter().all(|builder| builder.credit.is_none());
-    let has_counters =
-        !reports.sources.is_empty() && reports.sent().all(|source| source.retransmits.is_some());
+    let sent: BTreeSet<u32> = reports.sent().map(|source| source.source).collect();
+    let has_counters = !reports.sources.is_empty()
+        && reports.sent().all(|source| source.retransmits.is_some())
+        && seen(reports).is_subset(&sent);
     let missed =
         |host: &SourcesReport| host.orders_missed + host.orders_dropped + host.orders_overflowed.unwrap_or(1);
     is_push && has_counters && reports.sources.iter().map(missed).sum::<u64>() == 0
 }
 
+/// Every source that a builder waited for, front ends included.
+fn seen(reports: &TrialReports) -> BTreeSet<u32> {
+    let builders = reports.builders();
+    builders.iter().flat_map(|builder| &builder.sources_seen).map(|seen| seen.source).collect()
+}
+
 /// The most fragments that can have been lost: the needed retransmissions, if known for every source.
 fn lost_most(reports: &TrialReports) -> Option<u64> {
-    let builders = reports.builders();
-    let seen: BTreeSet<u32> =
-        builders.iter().flat_map(|builder| &builder.sources_seen).map(|seen| seen.source).collect();
     let needed = |sent: &SourceSent| {
         let again = sent.retransmits?.saturating_sub(sent.dsacks.unwrap_or(0));
         Some((sent.source, again))
     };
     let retransmits: BTreeMap<u32, u64> = reports.sent().map(needed).collect::<Option<_>>()?;
-    (!retransmits.is_empty() && seen.iter().all(|source| retransmits.contains_key(source)))
+    (!retransmits.is_empty() && seen(reports).iter().all(|source| retransmits.contains_key(source)))
         .then(|| retransmits.values().sum())
 }
 
@@ -78,14 +83,18 @@ pub fn listed(reports: &TrialReports) -> Vec<(SlowEvent, Cause)> {
     // Retransmissions are unknown with datagrams and for front ends.
     let retransmitting: BTreeSet<u32> =
         reports.sent().filter(|source| source.retransmits.is_some()).map(|source| source.source).collect();
+    let reported: BTreeSet<u32> = reports.sent().map(|source| source.source).collect();
     let all_heard = no_order_was_lost(reports);
     let window = window(reports);
     let is_whole = reports.sources.iter().all(|host| host.stalls.len() < STALLS_MAX);
     let of = |builder: &BuilderReport, slow: &SlowEvent| {
         let own = stalls.get(&(builder.builder, slow.source)).map_or(&[][..], Vec::as_slice);
-        let cause = match retransmitting.contains(&slow.source) {
-            true => refine_cause(slow, own, window, is_whole),
-            false => slow.cause,
+        let is_guess = matches!(slow.cause, Cause::TailLossProbe | Cause::RetransmissionTimeout);
+        let cause = match () {
+            () if retransmitting.contains(&slow.source) => refine_cause(slow, own, window, is_whole),
+            () if reported.contains(&slow.source) || !is_guess => slow.cause,
+            () if slow.complete => Cause::Unknown,
+            () => Cause::Silent,
         };
         let cause = if all_heard && cause == Cause::Order { Cause::Host } else { cause };
         (slow.clone(), cause)
@@ -127,6 +136,8 @@ pub fn word(cause: Cause) -> &'static str {
         Cause::Loss => "lost, sent again quickly",
         Cause::Builder => "builder late",
         Cause::Gone => "source gone",
+        Cause::Silent => "source silent",
+        Cause::Unknown => "unknown",
     }
 }
 
@@ -143,6 +154,8 @@ pub fn meaning(cause: Cause) -> &'static str {
         Cause::Loss => "a fragment was lost and retransmitted at once, or requested again",
         Cause::Builder => "the builder read late, or sent this trigger or the one before it late",
         Cause::Gone => "the source's connection had ended",
+        Cause::Silent => "no fragment of a connected source arrived before the timeout",
+        Cause::Unknown => "no counter and no send time shows where the fragment was",
     }
 }
 
@@ -158,6 +171,8 @@ pub fn predicate(cause: Cause, count: u64) -> &'static str {
         (Cause::Loss, _) => "waited for a lost fragment that was sent again quickly",
         (Cause::Builder, _) => "waited for the builder",
         (Cause::Gone, _) => "waited for a disconnected source",
+        (Cause::Silent, _) => "waited for a connected source that sent nothing",
+        (Cause::Unknown, _) => "have an unknown cause",
     }
 }
 
@@ -204,15 +219,11 @@ mod tests {
         let stalls = vec![stall(7, 2, 1, 0), stall(8, 3, 0, 1), stall(9, 4, 1, 0)];
         let reports = reports(builder, stalls, vec![sent(7), sent(8), sent(9)]);
         let found: Vec<_> = listed(&reports).iter().map(|(slow, cause)| (slow.event, *cause)).collect();
-        let expected = [
-            (5, Cause::TailLossProbe),
-            (4, Cause::Host),
-            (3, Cause::Queueing),
-            (2, Cause::RetransmissionTimeout),
-        ];
+        let expected =
+            [(5, Cause::Unknown), (4, Cause::Host), (3, Cause::Queueing), (2, Cause::RetransmissionTimeout)];
         assert_eq!(found, expected, "the retransmissions of front end 99 are unknown");
         let all = all(&reports);
-        assert_eq!(all[&Cause::TailLossProbe], 9, "{all:?}");
+        assert_eq!((all[&Cause::TailLossProbe], all[&Cause::Unknown]), (8, 1), "{all:?}");
         assert_eq!((all[&Cause::Queueing], all[&Cause::RetransmissionTimeout], all[&Cause::Host]), (1, 1, 1));
     }
 

@@ -139,7 +139,7 @@ impl DatagramReassembler {
     }
 
     /// Whether bytes of the event were requested, so that some may arrive twice.
-    fn was_requested(&self, event: u64) -> bool {
+    pub(crate) fn was_requested(&self, event: u64) -> bool {
         self.requests.iter().any(|one| one.event == event && one.has_requested)
     }
 

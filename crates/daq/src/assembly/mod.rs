@@ -8,4 +8,4 @@ pub mod message_parser;
 
 pub(crate) use assembler::{Assembler, AssemblerConfig, ControlMessage, NewFragment};
 pub(crate) use datagrams::DatagramReassembler;
-pub(crate) use event_table::{EventTable, SourceSet};
+pub(crate) use event_table::{EventTable, Fragment, SourceSet};

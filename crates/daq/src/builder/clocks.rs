@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use base::clock::{Batch, Edge, Offset, Probe};
+use base::clock::{Batch, Edge, Offset, Probe, Unsynchronised};
 
 use crate::report::GroupClock;
 
@@ -30,6 +30,8 @@ const BATCHES_MAX: usize = 256;
 const BATCHES_USED: usize = 64;
 /// Clocks further apart than this are different, whatever boot id a group reports.
 const SAME_NS_MAX: u64 = 1_000_000;
+/// Send times may lie so far beyond the trigger and the arrival, besides the clock's error.
+const MARGIN_NS: u64 = 1_000_000;
 /// Points of the hold at which the error bound is evaluated.
 const BOUND_SAMPLES: u64 = 64;
 
@@ -41,12 +43,33 @@ pub(super) struct ClockProbe {
     pub number: u64,
 }
 
+/// A fragment's send time by the builder's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SendTime {
+    Known(u64),
+    /// The clock could not be compared.
+    Unknown,
+    /// Before the trigger, or after the arrival.
+    Implausible,
+}
+
+impl SendTime {
+    pub(super) const fn known(self) -> Option<u64> {
+        match self {
+            Self::Known(ns) => Some(ns),
+            Self::Unknown | Self::Implausible => None,
+        }
+    }
+}
+
 /// A linear offset, cheap to apply to each fragment.
 #[derive(Debug, Clone, Copy)]
 struct Line {
     at_source_ns: u64,
     ahead_ns: i64,
     rate: f64,
+    /// How far it may be off, with a margin until the next estimate.
+    error_ns: u64,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +88,8 @@ struct Clock {
     probes: u64,
     batches: Vec<Batch>,
     offset: Option<Offset>,
+    /// Whether the answers contradict each other.
+    is_contradictory: bool,
     line: Option<Line>,
     violations: u64,
 }
@@ -187,20 +212,36 @@ impl Clocks {
         self.next_ns = now_ns;
     }
 
-    /// Converts a group's time to the builder's clock; `None`: unknown yet.
-    pub(super) fn to_builder_ns(&self, group: u32, source_ns: u64) -> Option<u64> {
-        let clock = self.clocks.get(group as usize)?;
-        if clock.same_kernel {
-            return Some(source_ns);
-        }
-        let line = clock.line?;
-        let since_ns = source_ns as i64 as f64 - line.at_source_ns as i64 as f64;
-        Some(source_ns.saturating_add_signed(line.ahead_ns + (since_ns * line.rate) as i64))
+    /// Converts the send time of a fragment, of an event triggered at `triggered_ns` and read at
+    /// `arrived_ns`, to the builder's clock.
+    pub(super) fn send_time(
+        &self,
+        group: u32,
+        source_ns: u64,
+        triggered_ns: u64,
+        arrived_ns: u64,
+    ) -> SendTime {
+        let Some(clock) = self.clocks.get(group as usize) else { return SendTime::Unknown };
+        let (sent_ns, error_ns) = match clock.line {
+            _ if clock.same_kernel => (source_ns, MARGIN_NS),
+            Some(line) => (line.to_builder_ns(source_ns), line.error_ns),
+            None => return SendTime::Unknown,
+        };
+        let is_early = sent_ns.saturating_add(error_ns) < triggered_ns;
+        let is_late = sent_ns > arrived_ns.saturating_add(error_ns);
+        if is_early || is_late { SendTime::Implausible } else { SendTime::Known(sent_ns) }
     }
 
     /// Offsets and bounds for a hold between these times of the builder.
     pub(super) fn report(&mut self, hold_ns: (u64, u64)) -> Vec<GroupClock> {
         self.clocks.iter_mut().map(|clock| clock.report(hold_ns)).collect()
+    }
+}
+
+impl Line {
+    fn to_builder_ns(self, source_ns: u64) -> u64 {
+        let since_ns = source_ns as i64 as f64 - self.at_source_ns as i64 as f64;
+        source_ns.saturating_add_signed(self.ahead_ns.saturating_add((since_ns * self.rate) as i64))
     }
 }
 
@@ -233,9 +274,20 @@ impl Clock {
 
     fn estimate(&mut self, source_ns: u64) {
         let batches = self.merged(self.batches.len().div_ceil(BATCHES_USED));
-        let Ok(offset) = Offset::from_batches(&batches) else { return };
+        let offset = match Offset::from_batches(&batches) {
+            Ok(offset) => offset,
+            Err(Unsynchronised::NoAnswer) => return,
+            Err(Unsynchronised::Contradiction { .. }) => {
+                // What earlier answers alone said is not true, either.
+                (self.offset, self.line, self.same_kernel) = (None, None, false);
+                self.is_contradictory = true;
+                return;
+            }
+        };
         let ahead_ns = offset.offset_ns(source_ns);
-        self.line = Some(Line { at_source_ns: source_ns, ahead_ns, rate: offset.drift_ppm() / 1e6 });
+        let error_ns = offset.bound_ns(source_ns).saturating_add(MARGIN_NS);
+        self.line =
+            Some(Line { at_source_ns: source_ns, ahead_ns, rate: offset.drift_ppm() / 1e6, error_ns });
         self.offset = Some(offset);
     }
 
@@ -246,6 +298,7 @@ impl Clock {
             sources: self.sources_most,
             source_range: Some(self.source_range),
             same_kernel: self.same_kernel,
+            contradictory: self.is_contradictory,
             probes: self.probes,
             violations: (self.same_kernel && self.probes > 0).then_some(self.violations),
             ..GroupClock::default()
@@ -286,111 +339,5 @@ fn merged(neighbours: &[Batch], rate: f64) -> Option<Batch> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A group whose clock is ahead and drifts; most answers are slow.
-    struct Group {
-        ahead_ns: f64,
-        ppm: f64,
-        random: fastrand::Rng,
-    }
-
-    impl Group {
-        fn at(&self, builder_ns: u64) -> u64 {
-            (builder_ns as f64 * (1.0 + self.ppm / 1e6) + self.ahead_ns) as u64
-        }
-
-        fn way_ns(&mut self) -> u64 {
-            let slow = if self.random.u8(..100) < 85 { self.random.u64(..2_000_000) } else { 0 };
-            6_000 + self.random.u64(..5_000) + slow
-        }
-    }
-
-    /// Probes and answers until `until_ns`; returns the last time.
-    fn talk(clocks: &mut Clocks, group: &mut Group, mut now_ns: u64, until_ns: u64) -> u64 {
-        while now_ns < until_ns {
-            now_ns = now_ns.max(clocks.next_due_ns().expect("there is a group"));
-            while let Some(probe) = clocks.next_probe(now_ns) {
-                let [there_ns, back_ns] = [(); 2].map(|()| group.way_ns());
-                let received_ns = group.at(now_ns + there_ns);
-                let answered_ns = group.at(now_ns + there_ns + 1_000);
-                let back_ns = now_ns + there_ns + 1_000 + back_ns;
-                assert!(clocks.handle_answer(probe.number, received_ns, answered_ns, back_ns));
-                assert!(!clocks.handle_answer(probe.number, received_ns, answered_ns, back_ns), "only once");
-            }
-        }
-        now_ns
-    }
-
-    #[test]
-    fn times_of_a_drifting_group_are_converted() {
-        for (seed, ahead_ns, ppm) in [(1, 5e12, 20.0), (2, -4e11, -80.0), (3, 1e6, 0.0)] {
-            let mut group = Group { ahead_ns, ppm, random: fastrand::Rng::with_seed(seed) };
-            let mut clocks = Clocks::new(8);
-            let start_ns = 1_000_000_000_000;
-            assert_eq!(clocks.join(7, 0, false, start_ns).0, clocks.join(7, 0, false, start_ns).0);
-            let from_ns = talk(&mut clocks, &mut group, start_ns, start_ns + 1_000_000_000);
-            let to_ns = talk(&mut clocks, &mut group, from_ns, from_ns + 10_000_000_000);
-            assert!(clocks.has_initial_estimate());
-            let now_ns = to_ns - 100_000_000;
-            let seen_ns = clocks.to_builder_ns(0, group.at(now_ns)).expect("it answered");
-            assert!(seen_ns.abs_diff(now_ns) < 50_000, "{} off", seen_ns.abs_diff(now_ns));
-            clocks.probe_again(to_ns);
-            talk(&mut clocks, &mut group, to_ns, to_ns + 1_000_000_000);
-            let report = &clocks.report((from_ns, to_ns))[0];
-            let middle_ns = from_ns + (to_ns - from_ns) / 2;
-            let true_ns = group.at(middle_ns) as i64 - middle_ns as i64;
-            let (offset_ns, bound_ns) = (report.offset_ns.unwrap(), report.bound_ns.unwrap());
-            assert!(offset_ns.abs_diff(true_ns) <= bound_ns, "{report:?}: {true_ns}");
-            assert!(bound_ns <= 20_000, "{report:?}");
-            assert!((report.drift_ppm.unwrap() - ppm).abs() < 12.0, "{report:?}");
-            assert_eq!((report.sources, report.violations), (2, None));
-        }
-    }
-
-    #[test]
-    fn clock_of_the_same_kernel_stays_within_the_bound() {
-        let mut group = Group { ahead_ns: 0.0, ppm: 0.0, random: fastrand::Rng::with_seed(4) };
-        let mut clocks = Clocks::new(8);
-        clocks.join(7, 0, true, 5);
-        let end_ns = talk(&mut clocks, &mut group, 5, 20_000_000_000);
-        let report = &clocks.report((1_000_000_000, end_ns))[0];
-        assert_eq!((report.violations, report.same_kernel), (Some(0), true));
-        assert_eq!(clocks.to_builder_ns(0, 77), Some(77));
-        let mut other = Group { ahead_ns: 1e9, ..group };
-        let mut clocks = Clocks::new(8);
-        clocks.join(7, 0, true, 5);
-        talk(&mut clocks, &mut other, 5, 2_000_000_000);
-        assert!(!clocks.report((0, 1))[0].same_kernel, "the clocks differ by a second");
-    }
-
-    #[test]
-    fn number_of_a_group_that_left_is_reused() {
-        let mut clocks = Clocks::new(2);
-        assert_eq!([clocks.join(1, 0, false, 0), clocks.join(2, 0, false, 0)], [(0, true), (1, true)]);
-        for id in 3..100 {
-            clocks.leave(1);
-            assert_eq!(clocks.join(id, 0, false, 0), (1, true));
-        }
-        assert_eq!((clocks.join(1, 0, false, 0), clocks.clocks.len()), ((0, false), 2));
-    }
-
-    #[test]
-    fn unanswered_probes_and_unexpected_answers_are_ignored() {
-        let mut clocks = Clocks::new(8);
-        assert_eq!((clocks.next_due_ns(), clocks.next_probe(5)), (None, None));
-        clocks.join(1, 0, false, 0);
-        for k in 0..20 {
-            assert!(clocks.next_probe(k * 16_000_000).is_some());
-        }
-        assert_eq!(clocks.to_builder_ns(0, 5), None);
-        for number in [0, 1, 20 << 32, u64::MAX] {
-            assert!(!clocks.handle_answer(number, 1, 1, 1));
-        }
-        assert!(clocks.handle_answer(20, 400_000_000, 400_000_000, 400_000_000));
-        clocks.leave(0);
-        assert_eq!(clocks.next_probe(1_000_000_000_000), None);
-        assert_eq!(clocks.report((0, 10))[0].sources, 1, "it was there");
-    }
-}
+#[path = "clocks_tests.rs"]
+mod tests;

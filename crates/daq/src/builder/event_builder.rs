@@ -7,18 +7,18 @@ use std::sync::atomic::Ordering;
 use reactor::Token;
 use sys::clock::monotonic_ns;
 
-use super::clocks::Clocks;
+use super::clocks::{Clocks, SendTime};
 use super::config::{BuilderConfig, BuilderProgress};
 use super::order_scheduler::{OrderContext, OrderScheduler};
 use super::order_sender::MULTICAST_PROBE;
 use super::sockets::{Identity, Sockets};
 use super::source_registry::SourceRegistry;
-use crate::assembly::{Assembler, DatagramReassembler};
+use crate::assembly::{Assembler, DatagramReassembler, Fragment};
 use crate::part_settings::boot_of_host;
 use crate::recorder::{ArrivedFragment, EndedEvent, EventTimes, RecorderPlan, TrialRecorder};
 use crate::report::BuilderReport;
 use crate::scheduling::RoundStats;
-use crate::settings::{Carrier, Triggers};
+use crate::settings::{Carrier, Pattern, Triggers};
 use crate::theory::queue_full_ns;
 use crate::wire::{CommonHeader, FragmentHeader, Hello, Kind, WireError};
 
@@ -50,6 +50,8 @@ fn recorder_plan(config: &BuilderConfig) -> RecorderPlan {
     let settings = &config.settings;
     RecorderPlan {
         sources: config.sources(),
+        front_ends: settings.front_ends as u32,
+        is_push: settings.pattern == Pattern::Push,
         carrier: settings.protocol,
         fragment_bytes: config.mean_fragment_bytes(),
         queue_full_ns: settings
@@ -199,8 +201,12 @@ impl EventBuilder {
         for at in 0..number {
             let fragment = self.assembler.new_fragments[at];
             let group = self.sources.group(fragment.source);
-            let sent_ns = self.clocks.to_builder_ns(group, fragment.sent_ns);
-            if self.orders.fragment_arrived(&fragment, sent_ns) {
+            let triggered_ns = self.assembler.events.event(fragment.slot).triggered_ns;
+            let sent = self.clocks.send_time(group, fragment.sent_ns, triggered_ns, fragment.arrived_ns);
+            if sent == SendTime::Implausible {
+                self.recorder.implausible_time(fragment.source);
+            }
+            if self.orders.fragment_arrived(&fragment, sent.known()) {
                 self.assembler.mark_recovered(&fragment);
             }
             if is_udp {
@@ -254,8 +260,12 @@ impl EventBuilder {
     /// Ends an event that is complete, or whose time is over.
     fn end_event(&mut self, slot: u32) {
         let ended_ns = monotonic_ns();
-        let Self { assembler, recorder, clocks, sources, orders, missing, .. } = self;
+        let Self { assembler, recorder, clocks, sources, orders, missing, datagrams, .. } = self;
         let event = assembler.events.event(slot);
+        let sent_ns = |fragment: &Fragment| {
+            let group = sources.group(fragment.source);
+            clocks.send_time(group, fragment.sent_ns, event.triggered_ns, fragment.arrived_ns).known()
+        };
         missing.clear();
         if event.fragments.len() < sources.sources() as usize {
             missing.extend(event.present.missing(sources.sources()));
@@ -269,11 +279,12 @@ impl EventBuilder {
             missing,
             gone: missing.iter().any(|&source| !sources.is_connected(source)),
             read_late_ns: event.read_late_ns,
+            was_requested: datagrams.was_requested(event.event),
         };
         let fragments = event.fragments.iter().map(|fragment| ArrivedFragment {
             source: fragment.source,
             payload_bytes: fragment.payload_bytes,
-            sent_ns: clocks.to_builder_ns(sources.group(fragment.source), fragment.sent_ns),
+            sent_ns: sent_ns(fragment),
             arrived_ns: fragment.arrived_ns,
             recovered: fragment.recovered,
         });

@@ -27,7 +27,7 @@ pub(super) fn completion(builders: &[&BuilderReport], sources: &[SourcesReport])
     Some(Figure {
         title: "How long events took".into(),
         note: "The share of events that took longer than the time below; the time counts from the trigger's \
-               due time. A plateau near 200 ms means that TCP waited for lost fragments."
+               due time. Waits for lost fragments make a plateau near 200 ms."
             .into(),
         x: Axis::log("time", "ms"),
         y: Axis::log("share that took longer", ""),

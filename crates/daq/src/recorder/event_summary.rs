@@ -28,6 +28,8 @@ pub(crate) struct EndedEvent<'a> {
     pub gone: bool,
     /// The largest delay of reading one of its fragments.
     pub read_late_ns: u64,
+    /// Whether bytes of it were requested again (UDP).
+    pub was_requested: bool,
 }
 
 /// The fragment with the largest value.

@@ -45,30 +45,49 @@ pub(crate) struct SlowEventFacts {
     pub triggers_late_ns: u64,
     pub packets: u64,
     pub datagrams: bool,
+    /// Whether the source at fault is a front end: the counters of its TCP are unknown.
+    pub is_front_end: bool,
+    /// Whether bytes of the event were requested again (UDP).
+    pub was_requested: bool,
+    /// Whether the send time of the last fragment is unknown.
+    pub sent_unknown: bool,
 }
 
 /// The cause, as far as the builder knows it.
 pub(crate) fn cause(facts: &SlowEventFacts) -> Cause {
     if !facts.complete {
-        return if facts.gone { Cause::Gone } else { lost(facts, u64::MAX) };
+        return match () {
+            () if facts.gone => Cause::Gone,
+            () if facts.is_front_end => Cause::Silent,
+            () => lost(facts, u64::MAX),
+        };
     }
     let read_late_ns = facts.read_late_ns.saturating_sub(facts.read_late_usual_ns);
     // Transit excludes the time spent waiting to be read.
     let transit_ns = facts.transit_ns.saturating_sub(facts.read_late_ns);
     let transit_over_ns = transit_ns.saturating_sub(facts.transit_usual_ns);
     let host_over_ns = facts.host_ns.saturating_sub(facts.host_usual_ns);
+    if facts.sent_unknown {
+        let is_late = read_late_ns.max(facts.triggers_late_ns) > facts.gap_ns / 2;
+        return if is_late { Cause::Builder } else { Cause::Unknown };
+    }
     if read_late_ns.max(facts.triggers_late_ns) > transit_over_ns.max(host_over_ns) {
         return Cause::Builder;
     }
     if host_over_ns > transit_over_ns {
         let prompt_ns = (2 * facts.host_usual_ns).max(PROMPT_NS);
         let by_repeat = facts.since_repeat_ns.is_some_and(|since_ns| since_ns <= prompt_ns);
-        return if by_repeat { Cause::Order } else { Cause::Host };
+        return if by_repeat && !facts.is_front_end { Cause::Order } else { Cause::Host };
     }
     let queue_ns = facts.queue_full_ns.unwrap_or(0).saturating_mul(2);
     let stalled = facts.gap_ns >= (transit_ns / 2).max(1)
         || facts.queue_full_ns.is_some_and(|_| transit_ns >= RTO_MIN_NS);
-    if stalled && transit_ns > queue_ns { lost(facts, transit_ns) } else { Cause::Queueing }
+    let is_lost = stalled && transit_ns > queue_ns;
+    match () {
+        () if facts.is_front_end && !(is_lost && facts.was_requested) => Cause::Unknown,
+        () if is_lost => lost(facts, transit_ns),
+        () => Cause::Queueing,
+    }
 }
 
 /// How a lost fragment was recovered, by the time that it took.
@@ -88,7 +107,7 @@ fn lost(facts: &SlowEventFacts, transit_ns: u64) -> Cause {
 /// how many event numbers the source may have advanced before it noticed; `whole`: the list is complete.
 pub(crate) fn refine_cause(slow: &SlowEvent, stalls: &[Stall], window: u64, whole: bool) -> Cause {
     let lossy = matches!(slow.cause, Cause::TailLossProbe | Cause::RetransmissionTimeout | Cause::Loss);
-    if !lossy && slow.cause != Cause::Queueing {
+    if !lossy && !matches!(slow.cause, Cause::Queueing | Cause::Unknown) {
         return slow.cause;
     }
     // A missing fragment may wait behind one that an earlier event lost.
@@ -207,6 +226,37 @@ mod tests {
     }
 
     #[test]
+    fn fault_without_a_witness_is_unknown_or_silent() {
+        let usual = SlowEventFacts { complete: true, host_ns: MS, transit_ns: MS, ..Default::default() };
+        let usual = SlowEventFacts { host_usual_ns: MS, transit_usual_ns: MS, packets: 1, ..usual };
+        let front_end = |facts| SlowEventFacts { is_front_end: true, ..facts };
+        let lost = |ms: u64| SlowEventFacts { transit_ns: ms * MS, gap_ns: ms * MS * 9 / 10, ..usual };
+        let queue = SlowEventFacts { transit_ns: 30 * MS, gap_ns: 3 * MS, ..usual };
+        for (why, facts, expected) in [
+            (
+                "a front end that sent nothing",
+                SlowEventFacts { complete: false, is_front_end: true, ..usual },
+                Cause::Silent,
+            ),
+            ("a front end's fragment 204 ms on the way", front_end(lost(204)), Cause::Unknown),
+            ("a front end's fragment 30 ms on the way", front_end(queue), Cause::Unknown),
+            (
+                "a front end that sent late",
+                front_end(SlowEventFacts { host_ns: 9 * MS, ..usual }),
+                Cause::Host,
+            ),
+            (
+                "a front end's datagram that was requested",
+                SlowEventFacts { datagrams: true, was_requested: true, ..front_end(lost(30)) },
+                Cause::Loss,
+            ),
+            ("no send time", SlowEventFacts { sent_unknown: true, gap_ns: 90 * MS, ..usual }, Cause::Unknown),
+        ] {
+            assert_eq!(cause(&facts), expected, "{why}");
+        }
+    }
+
+    #[test]
     fn refine_cause_uses_source_counters() {
         let slow = |cause: Cause, complete: bool| SlowEvent {
             event: 40,
@@ -226,7 +276,7 @@ mod tests {
             Stall { event: 39, ..timeout },
             Stall { since_event: 43, ..timeout },
         ];
-        use Cause::{Host, Loss, Queueing, RetransmissionTimeout, TailLossProbe};
+        use Cause::{Host, Loss, Queueing, RetransmissionTimeout, TailLossProbe, Unknown};
         for (before, complete, stalls, after) in [
             (Queueing, true, vec![stall], TailLossProbe),
             (TailLossProbe, true, vec![spurious], Queueing),
@@ -237,6 +287,8 @@ mod tests {
             (Host, true, vec![stall], Host),
             (Queueing, true, Vec::new(), Queueing),
             (Loss, true, vec![stall], TailLossProbe),
+            (Unknown, true, vec![timeout], RetransmissionTimeout),
+            (Unknown, true, Vec::new(), Unknown),
         ] {
             assert_eq!(
                 refine_cause(&slow(before, complete), &stalls, 2, true),

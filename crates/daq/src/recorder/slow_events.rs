@@ -24,6 +24,8 @@ struct Pending {
 pub(super) struct SlowEvents {
     packets: u64,
     datagrams: bool,
+    /// From this source on all are front ends.
+    front_ends_from: u32,
     worst: SlowestEvents,
     causes: BTreeMap<Cause, u64>,
     pending: Vec<Pending>,
@@ -34,10 +36,11 @@ pub(super) struct SlowEvents {
 
 impl SlowEvents {
     /// `packets`: per fragment.
-    pub(super) fn new(packets: u64, datagrams: bool) -> Self {
+    pub(super) fn new(packets: u64, datagrams: bool, front_ends_from: u32) -> Self {
         Self {
             packets,
             datagrams,
+            front_ends_from,
             worst: SlowestEvents::new(LISTED),
             causes: BTreeMap::new(),
             pending: Vec::new(),
@@ -70,6 +73,7 @@ impl SlowEvents {
         let at_fault = ended.missing.first().copied().unwrap_or(sum.last.source);
         let sent_ns = sum.host.sent_after_ns.map(|after_ns| ended.due_ns.saturating_add_signed(after_ns));
         let repeated_ns = sent_ns.and_then(|sent_ns| ended.order_times.again(sum.host.source, sent_ns).1);
+        let suspect = if complete { sum.transit.source } else { at_fault };
         let facts = SlowEventFacts {
             complete,
             gone: ended.gone,
@@ -82,6 +86,9 @@ impl SlowEvents {
             triggers_late_ns: ended.triggers_late_ns,
             packets: self.packets,
             datagrams: self.datagrams,
+            is_front_end: suspect >= self.front_ends_from,
+            was_requested: ended.was_requested,
+            sent_unknown: complete && sum.last.sent_after_ns.is_none(),
             ..SlowEventFacts::default()
         };
         let slow = SlowEvent {
@@ -124,6 +131,7 @@ impl SlowEvents {
             let at_fault = match slow.cause {
                 Cause::Host | Cause::Order => Some(pending.host),
                 Cause::Builder => None,
+                Cause::Unknown if facts.sent_unknown => None,
                 _ => Some(pending.transit),
             };
             if let Some(fragment) =

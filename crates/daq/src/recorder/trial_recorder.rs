@@ -26,6 +26,10 @@ const USUAL_FROM: u64 = 16;
 pub(crate) struct RecorderPlan {
     pub sources: u32,
     pub carrier: Carrier,
+    /// The last `front_ends` sources are front ends.
+    pub front_ends: u32,
+    /// Whether all sources send at the trigger.
+    pub is_push: bool,
     /// Payload length, or its mean.
     pub fragment_bytes: u32,
     /// How long a full queue of the port delays a fragment, if known.
@@ -47,12 +51,13 @@ pub(crate) struct EventTimes {
     pub wire_bytes: u64,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 struct SourceStats {
     delays: LogHistogram,
     delay_sum_ns: u128,
     last: u64,
     missed: u64,
+    implausible_times: u64,
 }
 
 #[derive(Debug)]
@@ -81,6 +86,9 @@ pub(crate) struct TrialRecorder {
 impl TrialRecorder {
     pub(crate) fn new(plan: RecorderPlan) -> Self {
         let heat = (HEAT.1 / plan.sources.max(1) as usize).min(HEAT.0);
+        let (packets, is_udp) = (packets(plan.fragment_bytes, plan.carrier), plan.carrier == Carrier::Udp);
+        let stats =
+            |delays| SourceStats { delays, delay_sum_ns: 0, last: 0, missed: 0, implausible_times: 0 };
         Self {
             plan,
             wire: (0, fragment_wire_bytes(0, plan.carrier)),
@@ -88,13 +96,13 @@ impl TrialRecorder {
             hold_to_ns: 0,
             is_hold_over: false,
             report: BuilderReport::default(),
-            seen: vec![SourceStats::default(); plan.sources as usize],
+            seen: LogHistogram::set(plan.sources).map(stats).collect(),
             intervals: Intervals::new(0, None),
             flow: plan.window.map(ThroughputWindow::new),
             skews: EvenSample::new(SKEWS),
             heat: EvenSample::new(heat),
             heat_worst: None,
-            slow: SlowEvents::new(packets(plan.fragment_bytes, plan.carrier), plan.carrier == Carrier::Udp),
+            slow: SlowEvents::new(packets, is_udp, plan.sources.saturating_sub(plan.front_ends)),
             pictures: ExampleEvents::default(),
             median_ns: None,
             fragments: Vec::new(),
@@ -202,9 +210,19 @@ impl TrialRecorder {
         if fragment.recovered {
             self.report.recovery.record_ns(delay_ns);
         }
+        // A granted source does not answer for the time before its grant.
+        let ordered_ns = if self.plan.is_push { None } else { ended.order_times.first_ns(fragment.source) };
+        let delay_ns = ordered_ns.map_or(delay_ns, |at_ns| fragment.arrived_ns.saturating_sub(at_ns));
         if let Some(seen) = self.seen.get_mut(fragment.source as usize) {
             seen.delays.count(delay_ns);
             seen.delay_sum_ns += u128::from(delay_ns);
+        }
+    }
+
+    /// A fragment's send time cannot be right.
+    pub(crate) fn implausible_time(&mut self, source: u32) {
+        if let Some(seen) = self.seen.get_mut(source as usize) {
+            seen.implausible_times += 1;
         }
     }
 
@@ -313,22 +331,27 @@ impl TrialRecorder {
             into.heat.push((event, delays));
         }
         into.heat.sort_by_key(|(event, _)| *event);
-        into.sources_seen = (0..).zip(&self.seen).map(|(source, seen)| seen.report(source)).collect();
+        // A source's percentile cannot exceed that of the events that it belongs to.
+        let p99_ns = into.completion.percentile_ns(99.0).filter(|_| into.events.incomplete == 0);
+        let p99_ns = p99_ns.unwrap_or(u64::MAX);
+        into.sources_seen = (0..).zip(&self.seen).map(|(source, seen)| seen.report(source, p99_ns)).collect();
         into
     }
 }
 
 impl SourceStats {
-    fn report(&self, source: u32) -> SourceSeen {
+    /// `p99_max_ns`: of the events.
+    fn report(&self, source: u32, p99_max_ns: u64) -> SourceSeen {
         let fragments = self.delays.all;
         let mean_us = || self.delay_sum_ns as f64 / fragments as f64 / 1e3;
         SourceSeen {
             source,
             fragments,
             delay_mean_us: (fragments > 0).then(mean_us),
-            delay_p99_us: self.delays.percentile_ns(99.0).map(|ns| ns as f64 / 1e3),
+            delay_p99_us: self.delays.percentile_ns(99.0).map(|ns| ns.min(p99_max_ns) as f64 / 1e3),
             last: self.last,
             missed: self.missed,
+            implausible_times: self.implausible_times,
             ..SourceSeen::default()
         }
     }

@@ -116,6 +116,10 @@ pub enum Cause {
     /// The builder itself was late to read.
     Builder,
     Gone,
+    /// No fragment of a connected source arrived before the timeout; nothing shows that it sent one.
+    Silent,
+    /// Neither a counter nor a send time shows where the fragment was.
+    Unknown,
 }
 
 /// One event that took long, or was given up.
@@ -125,7 +129,7 @@ pub struct SlowEvent {
     /// From its trigger to its last fragment (or its end), ns.
     pub took_ns: u64,
     pub complete: bool,
-    /// The source of the last fragment, or the first missing source.
+    /// The source at fault: the one that took longest from its order or on the way, or the first missing one.
     pub source: u32,
     /// When that source sent, ns after the trigger was due; unknown for a missing source.
     pub sent_after_ns: Option<i64>,
@@ -154,14 +158,16 @@ pub struct SourceSeen {
     pub source: u32,
     /// Its fragments in complete and incomplete events.
     pub fragments: u64,
-    /// Mean of the time from the trigger to its fragment, us.
+    /// Mean of the time from the trigger (with push) or from its own grant or pull to its fragment, us.
     pub delay_mean_us: Option<f64>,
-    /// 99th percentile of the same, within 12 %, us.
+    /// 99th percentile of the same, us: within 1.6 % up to 15,000 sources, within 25 % of any number.
     pub delay_p99_us: Option<f64>,
     /// Events whose last fragment was this source's.
     pub last: u64,
     /// Events that were given up without its fragment.
     pub missed: u64,
+    /// Fragments whose send time cannot be right: before their trigger, or after their arrival.
+    pub implausible_times: u64,
     /// Whether its connection stood at the end.
     pub connected: bool,
     pub congestion_control: Option<String>,
@@ -184,6 +190,8 @@ pub struct GroupClock {
     pub bound_ns: Option<u64>,
     /// Its rate against the builder's, ppm.
     pub drift_ppm: Option<f64>,
+    /// Whether its answers contradict each other: then nothing else is known of the clock.
+    pub contradictory: bool,
     /// Answered probes.
     pub probes: u64,
     /// Of these, estimates that missed the true offset by more than the bound; known with one kernel only.

@@ -3,6 +3,8 @@
 mod sources;
 mod tables;
 
+pub(super) use sources::clock_sources;
+
 use base::format::{number, plural, quantity};
 use base::outcome::{Account, Resource};
 
@@ -20,7 +22,7 @@ pub(super) fn of(settings: &DaqSettings, reports: &TrialReports) -> Account {
         tables::causes(reports),
         tables::slowest(reports),
         tables::incomplete(reports),
-        sources::worst(reports),
+        sources::worst(settings, reports),
         sources::clocks(reports),
         tables::credit(reports),
         tables::orders(settings, reports),

@@ -6,6 +6,7 @@ use base::format::plural;
 use base::outcome::Table;
 
 use super::super::report::{GroupClock, SourceSeen, SourceSent};
+use super::super::settings::{DaqSettings, Pattern};
 use super::super::trial_reports::TrialReports;
 use super::tables::seconds;
 
@@ -34,7 +35,8 @@ impl Known<'_> {
 }
 
 /// The sources that events waited for: first the most often missing, then the most often last ones.
-pub(super) fn worst(reports: &TrialReports) -> Option<Table> {
+pub(super) fn worst(settings: &DaqSettings, reports: &TrialReports) -> Option<Table> {
+    let is_push = settings.pattern == Pattern::Push;
     let mut all: BTreeMap<u32, Known<'_>> = BTreeMap::new();
     for seen in reports.builders().into_iter().flat_map(|builder| &builder.sources_seen) {
         all.entry(seen.source).or_default().seen.push(seen);
@@ -51,8 +53,8 @@ pub(super) fn worst(reports: &TrialReports) -> Option<Table> {
     let mut sorted: Vec<_> = all.iter().collect();
     sorted.sort_by(|(_, a), (_, b)| {
         let p99 = |known: &Known<'_>| known.p99_us().unwrap_or(0.0);
-        // The percentile is known in steps of a quarter; who came last is known exactly.
-        let waited = |known: &Known<'_>| (known.missed(), known.last());
+        // The order of grants decides who comes last, not the sources.
+        let waited = |known: &Known<'_>| (known.missed(), if is_push { known.last() } else { 0 });
         waited(b).cmp(&waited(a)).then(p99(b).total_cmp(&p99(a)))
     });
     let row = |(source, known): &(&u32, &Known<'_>)| {
@@ -85,11 +87,11 @@ pub(super) fn worst(reports: &TrialReports) -> Option<Table> {
         ("unneeded", ""),
     ];
     let mut notes = controls(reports);
-    notes.push(
-        "delay: trigger to its fragment; last: share of events that it completed; missed: events without its \
+    let from = if is_push { "trigger" } else { "its own order" };
+    notes.push(format!(
+        "delay: {from} to its fragment; last: share of events that it completed; missed: events without its \
          fragment; unneeded: retransmissions of what had arrived"
-            .to_owned(),
-    );
+    ));
     Some(Table { rows, notes, ..Table::new("Sources that events waited for", &columns) })
 }
 
@@ -141,6 +143,15 @@ pub(super) fn clocks(reports: &TrialReports) -> Option<Table> {
     ];
     let rows = all.iter().take(CLOCKS_SHOWN).map(row).collect();
     Some(Table { rows, notes, ..Table::new("Clocks of the sources relative to the builder's", &columns) })
+}
+
+/// "sources 0-124", for sentences.
+pub(crate) fn clock_sources(clock: &GroupClock) -> String {
+    match clock.source_range {
+        None => of_group(clock),
+        Some((first, last)) if first == last => format!("source {first}"),
+        Some(_) => format!("sources {}", of_group(clock)),
+    }
 }
 
 /// "0-124": the sources that share a clock; "3 of 0-9" if others are between them.

@@ -252,14 +252,18 @@ pub(super) fn slowest(reports: &TrialReports) -> Option<Table> {
         ("event", ""),
         ("took", "s"),
         ("", ""),
-        ("last source", ""),
+        ("source", ""),
         ("sent", "s"),
         ("arrived", "s"),
         ("repeats", ""),
         ("cause", ""),
     ];
     let rows = slow_event_causes::listed(reports).into_iter().take(EVENTS_SHOWN).map(row).collect();
-    let notes = vec!["sent, arrived: after the trigger was due; repeats: of its trigger or grant".to_owned()];
+    let notes = vec![
+        "source: the one that took longest from its order or on the way, or the first missing one; sent, \
+         arrived: after the trigger was due; repeats: of its trigger or grant"
+            .to_owned(),
+    ];
     Some(Table { rows, notes, ..Table::new("Slowest events", &columns) })
 }
 
@@ -324,8 +328,9 @@ pub(super) fn credit(reports: &TrialReports) -> Option<Table> {
 /// The orders of the whole trial by outcome.
 pub(super) fn orders(settings: &DaqSettings, reports: &TrialReports) -> Option<Table> {
     let builders = reports.builders();
-    let sum = |of: fn(&BuilderReport) -> u64| builders.iter().map(|builder| of(builder)).sum::<u64>();
-    let of_sources = |of: fn(&SourcesReport) -> u64| reports.sources.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&BuilderReport) -> u64| Some(builders.iter().map(|builder| of(builder)).sum::<u64>());
+    let of_sources = |of: fn(&SourcesReport) -> u64| Some(reports.sources.iter().map(of).sum::<u64>());
+    let overflowed: Option<u64> = reports.sources.iter().map(|host| host.orders_overflowed).sum();
     let all = [
         ("triggers", sum(|builder| builder.orders.triggers), "one for each event"),
         (
@@ -348,20 +353,16 @@ pub(super) fn orders(settings: &DaqSettings, reports: &TrialReports) -> Option<T
         ("received", of_sources(|host| host.orders), "once by each process of sources"),
         ("dropped on purpose", of_sources(|host| host.orders_dropped), "fault injection (--drop-orders)"),
         ("missed", of_sources(|host| host.orders_missed), "did not arrive; a later order showed it"),
-        (
-            "overflowed",
-            of_sources(|host| host.orders_overflowed.unwrap_or(0)),
-            "dropped at full sockets of the sources",
-        ),
+        ("overflowed", overflowed, "dropped at full sockets of the sources"),
         (
             "caught up",
             of_sources(|host| host.caught_up),
             "fragments sent because a later order arrived first",
         ),
     ];
-    let rows = all.into_iter().filter(|(_, count, _)| *count > 0);
+    let rows = all.into_iter().filter(|(_, count, _)| *count != Some(0));
     let rows = rows.map(|(name, count, meaning)| vec![name.into(), count.into(), meaning.into()]);
-    let recovered = sum(|builder| builder.recovered);
+    let recovered = builders.iter().map(|builder| builder.recovered).sum();
     let mut notes = Vec::new();
     if recovered > 0 {
         notes.push(format!("{} complete although an order was lost or late", plural(recovered, "event")));

@@ -47,6 +47,7 @@ fn reports() -> TrialReports {
                 missed: u64::from(source == 2),
                 connected: true,
                 congestion_control: Some("cubic".to_owned()),
+                ..SourceSeen::default()
             })
             .collect(),
         clocks: vec![GroupClock {

@@ -4,6 +4,7 @@
 mod builder;
 mod builder_hostile;
 mod builder_udp;
+mod front_ends;
 #[path = "../../../stream/tests/integration/common/permit.rs"]
 mod permit;
 mod scripted_builder;
