@@ -122,6 +122,17 @@ fn suffix_of(name: &str) -> Option<(&'static str, ReadBound)> {
     SUFFIXES.iter().find(|(suffix, _)| name.ends_with(suffix)).copied()
 }
 
+/// A bound with the unit that a suffix stands for.
+fn example_of(suffix: &str) -> &'static str {
+    match suffix {
+        "_bit_per_s" => "25Mbit/s",
+        "_percent" => "80%",
+        "_bytes" => "64MiB",
+        "_ratio" => "1%",
+        _ => "500ms",
+    }
+}
+
 /// The name of a metric without its unit.
 fn stem(name: &str) -> &str {
     suffix_of(name).map_or(name, |(suffix, _)| &name[..name.len() - suffix.len()])
@@ -163,7 +174,20 @@ impl Objective {
             Some((_, read)) => read(&self.bound),
             None => bare(),
         };
-        number.ok_or_else(|| self.error(format!("'{}' is not a bound in the unit of {name}", self.bound)))
+        let number = number.ok_or_else(|| {
+            let hint = match (suffix_of(name), bare()) {
+                (Some((suffix, _)), Some(_)) => {
+                    format!(": its unit is missing, such as in {}", example_of(suffix))
+                }
+                _ => String::new(),
+            };
+            self.error(format!("'{}' is not a bound in the unit of {name}{hint}", self.bound))
+        })?;
+        // Comparisons with NaN never hold, and with infinity always or never: neither is a requirement.
+        match number.is_finite() {
+            true => Ok(number),
+            false => Err(self.error(format!("'{}' is not a finite number", self.bound))),
+        }
     }
 
     /// Make sure, before anything is measured, that the objective can be checked against metrics so named.
@@ -267,6 +291,12 @@ mod tests {
             ("jitter<=1ms", "there is no metric 'jitter'"),
             ("p99<=500", "not a bound in the unit of response_p99_ms"),
             ("stalls<=2ms", "not a bound in the unit of stalls"),
+            ("p99<=500", "its unit is missing, such as in 500ms"),
+            ("network>=100", "its unit is missing, such as in 25Mbit/s"),
+            ("stalls>=nan", "'nan' is not a finite number"),
+            ("stalls<=inf", "'inf' is not a finite number"),
+            ("server_cpu<=-infinity%", "not a finite number"),
+            ("response_p99_ms<=NaN", "not a finite number"),
         ] {
             let refused = text.parse::<Objective>().and_then(|objective| objective.check(&metrics(), None));
             let message = refused.unwrap_err().to_string();

@@ -200,6 +200,19 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// Counters by which CPU time was lost to others: witnesses against any other limit.
+    pub const WITNESSES: [&'static str; 3] = ["steal_percent", "cpu_wait_percent", "other_cpu_percent"];
+
+    /// The strongest witness against this limit: CPU time that was lost can be why the load failed.
+    pub fn contested(&self) -> Option<&Evidence> {
+        let is_witness = |piece: &&Evidence| {
+            piece.resource == Resource::Cpu
+                && Self::WITNESSES.iter().any(|name| piece.values.contains_key(*name))
+        };
+        let is_other = !matches!(self.resource, Resource::Cpu | Resource::Player | Resource::None);
+        self.evidence.iter().filter(|_| is_other).find(is_witness)
+    }
+
     /// Whether something that was counted speaks for it, and not only a comparison with an assumed ceiling.
     pub fn is_counted(&self) -> bool {
         let is_own = |piece: &Evidence| piece.resource == self.resource;

@@ -19,7 +19,7 @@ impl<'a, T: Serialize> Document<'a, T> {
     }
 
     pub fn text(&self) -> serde_json::Result<String> {
-        serde_json::to_string_pretty(self).map(|text| text + "\n")
+        serde_json::to_string_pretty(self).map(|text| store::printable_json(text) + "\n")
     }
 }
 

@@ -149,6 +149,11 @@ fn row(trials: Vec<&Trial>) -> Row<'_> {
 }
 
 impl<'a> Row<'a> {
+    /// Whether all its trials came to the same verdict.
+    pub fn is_unanimous(&self) -> bool {
+        self.agreeing == self.trials.len()
+    }
+
     /// `pass 3/3`: the verdict, and how many of the trials at this load came to it.
     pub fn verdict_words(&self) -> String {
         format!("{} {}/{}", self.verdict, self.agreeing, self.trials.len())

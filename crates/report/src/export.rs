@@ -77,12 +77,20 @@ fn cell(value: Option<f64>) -> String {
     value.filter(|value| value.is_finite()).map(|value| value.to_string()).unwrap_or_default()
 }
 
+/// A text that neither a spreadsheet takes for a formula (OWASP, CSV injection) nor a terminal obeys; a
+/// number is left as it is. A line break may stand in a cell (RFC 4180).
+fn harmless(text: &str) -> String {
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
+    let shown = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c });
+    if is_formula { ['\''].into_iter().chain(shown).collect() } else { shown.collect() }
+}
+
 fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     const PROVEN: &str = "rows as long as the head, written to memory";
     let mut writer = Writer::from_writer(Vec::new());
-    writer.write_record(head).expect(PROVEN);
+    writer.write_record(head.iter().map(|cell| harmless(cell))).expect(PROVEN);
     for row in rows {
-        writer.write_record(&row).expect(PROVEN);
+        writer.write_record(row.iter().map(|cell| harmless(cell))).expect(PROVEN);
     }
     String::from_utf8(writer.into_inner().expect(PROVEN)).expect("every cell is a String")
 }

@@ -1,15 +1,16 @@
 //! The answer in words: one place, so that terminal and page say the same.
 
 pub mod calls;
+mod costs;
 
 use base::doubt::Doubt;
 use base::metric::MetricSpec;
 use base::objective::{Objective, Requirement};
-use base::outcome::{
-    Capacity, Certainty, Limit, Phase, Resource, Run, Saturation, State, Trial, VariantOutcome,
-};
+use base::outcome::{Capacity, Certainty, Limit, Phase, Resource, Run, State, Trial, VariantOutcome};
 use base::verdict::Verdict;
 use serde_json::Value;
+
+pub use costs::{at_no_load, cost, saturates_at, saturates_within};
 
 use crate::digest::{self, Row};
 use crate::text::plain;
@@ -79,13 +80,14 @@ pub const fn phase_word(phase: Phase) -> &'static str {
     }
 }
 
-/// A load with its unit: `5 streams`, `1 stream`, `110 Mbit/s`.
+/// A load with its unit: `5 streams`, `1 stream`, `110 Mbit/s`. A stranger's unit is made safe to print.
 pub fn load(value: f64, unit: &str) -> String {
-    if unit.contains('/') || matches!(unit, "B" | "s" | "%" | "") {
-        return quantity(Some(value), unit);
+    let unit = plain(unit);
+    if unit.contains('/') || matches!(unit.as_str(), "B" | "s" | "%" | "") {
+        return quantity(Some(value), &unit);
     }
-    let several = if unit == "load" { "units of load" } else { unit };
-    format!("{} {}", number(value), if value == 1.0 { singular(unit) } else { several })
+    let several = if unit == "load" { "units of load" } else { &unit };
+    format!("{} {}", number(value), if value == 1.0 { singular(&unit) } else { several })
 }
 
 /// `streams` without its s; a load without a unit is counted in units of load, and rates have no singular.
@@ -97,37 +99,6 @@ pub fn singular(unit: &str) -> &str {
     }
 }
 
-/// What a unit of load costs of a resource. A slope that may as well be zero is not a cost: its digits are
-/// noise.
-pub fn cost(saturation: &Saturation) -> String {
-    match costs_nothing(saturation) {
-        true => "no measurable cost".to_owned(),
-        false => quantity(Some(saturation.cost_per_load), &plain(&saturation.unit)),
-    }
-}
-
-fn costs_nothing(saturation: &Saturation) -> bool {
-    saturation.cost_interval.is_some_and(|[low, high]| low <= 0.0 && high >= 0.0)
-}
-
-/// The load at which a resource is used up; a dash where it is not known, or where a unit of load costs
-/// nothing of it.
-pub fn saturates_at(saturation: &Saturation) -> String {
-    saturation.saturates_at.filter(|_| !costs_nothing(saturation)).map_or(UNKNOWN.to_owned(), number)
-}
-
-pub fn saturates_within(saturation: &Saturation) -> String {
-    format::range(saturation.saturates_interval.filter(|_| !costs_nothing(saturation)), "")
-}
-
-/// What is used at no load. A fitted line may begin below zero, which no usage can.
-pub fn at_no_load(saturation: &Saturation) -> String {
-    match saturation.usage_at_zero {
-        negative if negative < 0.0 => "about 0".to_owned(),
-        usage => quantity(Some(usage), &saturation.unit),
-    }
-}
-
 /// Whether all trials of a variant were made at one load that was given: then nothing was searched for, and
 /// nothing can be fitted.
 pub fn is_one_load(run: &Run, variant: &VariantOutcome) -> bool {
@@ -136,7 +107,16 @@ pub fn is_one_load(run: &Run, variant: &VariantOutcome) -> bool {
     trials.all(|trial| trial.phase == Phase::Single && trial.load == load)
 }
 
-pub const NOTHING_JUDGED: &str = "Capacity unknown: no trial was judged.";
+/// What stands in the place of the answers of a run without an outcome.
+pub fn nothing_judged(run: &Run) -> String {
+    match run.trials.len() {
+        0 => "Capacity unknown: no trial was judged.".to_owned(),
+        n => format!(
+            "Capacity unknown: the run ended before its trials were evaluated; {} stored.",
+            if n == 1 { "1 trial is".to_owned() } else { format!("{n} trials are") }
+        ),
+    }
+}
 
 /// Whether a single load was offered and passed without another result: a search would find the capacity.
 pub fn wants_a_search(run: &Run, variant: &VariantOutcome) -> bool {
@@ -282,7 +262,8 @@ pub fn lower(sentence: &str) -> String {
 /// The second sentence: what set the capacity, and the strongest evidence for it.
 pub fn limit(limit: &Limit) -> String {
     let evidence = limit.evidence.first().map(|e| format!(": {}", clause(&e.statement))).unwrap_or_default();
-    format!("{}{evidence}.", limited(limit))
+    let but = limit.contested().map(|e| format!("; but {}", clause(&e.statement))).unwrap_or_default();
+    format!("{}{evidence}{but}.", limited(limit))
 }
 
 /// What set the capacity, without evidence and full stop.
@@ -297,6 +278,9 @@ pub fn limited(limit: &Limit) -> String {
         (Resource::Player, _) => format!("Limited by the measuring side, not by the target ({certainty})"),
         (Resource::Workload(spec), _) => format!("Limited by {} ({certainty})", spec.label),
         (resource, Certainty::Confirmed) if !limit.evidence.is_empty() && !limit.is_counted() => {
+            format!("Probably limited by {resource}")
+        }
+        (resource, Certainty::Predicted) if limit.contested().is_some() => {
             format!("Probably limited by {resource}")
         }
         (resource, Certainty::Unknown) => format!("Possibly limited by {resource} (not confirmed)"),

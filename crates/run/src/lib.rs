@@ -5,6 +5,7 @@ pub mod engine;
 pub mod explain;
 mod outcome;
 mod placed;
+pub mod recover;
 pub mod registry;
 mod run_error;
 mod sampled;

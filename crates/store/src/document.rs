@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::error::Category;
 
-use crate::StoreError;
+use crate::{StoreError, weight};
 
 /// A document larger than this is refused unread: the series of a day fit into it many times.
 pub const IMPORT_BYTES_MAX: u64 = 1 << 30;
@@ -21,7 +21,20 @@ pub fn export(run: &Run) -> Result<Vec<u8>, StoreError> {
         problem: error.to_string(),
     })?;
     bytes.push(b'\n');
-    Ok(bytes)
+    Ok(match String::from_utf8(bytes) {
+        Ok(text) => printable_json(text).into_bytes(),
+        Err(error) => error.into_bytes(),
+    })
+}
+
+/// The same JSON with U+007F to U+009F escaped, which JSON lets stand in strings and some terminals obey.
+pub fn printable_json(text: String) -> String {
+    let is_control = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
+    if !text.contains(is_control) {
+        return text;
+    }
+    let escaped = |c: char| if is_control(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    text.chars().map(escaped).collect()
 }
 
 /// Read what [`export`] wrote. Keys that this version does not know are passed over: within a schema number
@@ -34,6 +47,8 @@ pub fn read_export(document: &[u8]) -> Result<Run, StoreError> {
     if bytes > IMPORT_BYTES_MAX {
         return Err(StoreError::TooLarge { bytes, bytes_max: IMPORT_BYTES_MAX });
     }
+    // Without it, a few bytes of text could take hundreds of bytes of memory each.
+    weight::check(document).map_err(|error| explain(document, &error))?;
     match serde_json::from_slice::<Run>(document) {
         Ok(run) if run.schema == SCHEMA => Ok(run),
         Ok(run) if run.schema > SCHEMA => Err(newer(run.schema.into())),

@@ -18,11 +18,12 @@ mod read;
 mod resolve;
 mod schema;
 mod series;
+mod weight;
 mod word;
 mod write;
 
 pub use compare::compare;
-pub use document::{IMPORT_BYTES_MAX, export, json_schema, read_export, read_export_file};
+pub use document::{IMPORT_BYTES_MAX, export, json_schema, printable_json, read_export, read_export_file};
 pub use error::{StoreError, is_misnamed};
 pub use id::new_run_id;
 pub use place::Store;

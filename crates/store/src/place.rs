@@ -69,6 +69,23 @@ impl Store {
         Ok(Self { db, path })
     }
 
+    /// Open the runs of a folder to read them: where there are none yet, nothing is made, and the list is
+    /// empty.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
+        let path = dir.join("runs.sqlite");
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut db = Connection::open_in_memory().map_err(|e| StoreError::from_sql(&path, e))?;
+                prepare(&mut db, &path)?;
+                Ok(Self { db, path })
+            }
+            _ => Self::open(dir),
+        }
+    }
+
     /// Makes sure that results can be written, by writing: a full or read-only disk must not be reported only
     /// after minutes, when the first trial ends. What is stored stays as it is.
     ///

@@ -20,9 +20,9 @@ const TABLE_BYTES_MAX: u64 = 16 << 20;
 #[command(
     after_help = "Name a run of any workload by its id or a prefix of it, by 'last' or 'last~1' (the run \
     before), or by an exported file.\n\n\
-    A table has one row per load. Name the load's column load, streams, viewers, users, clients, \
-    connections, sources or N, and the others 'cpu %', 'memory KB', 'disk Mbit/s', 'network Mbit/s', \
-    'verdict' (pass or fail) or 'stalls'. A table:\n  \
+    A table has one row per load. Name the load's column load, streams, users, vus, clients, \
+    connections, threads, rps or the like, and the others 'cpu %', 'memory KB', 'disk Mbit/s', \
+    'network Mbit/s', 'verdict' (pass or fail), 'errors', 'p99 ms' or 'throughput'. A table:\n  \
     streams,cpu %,disk Mbit/s\n  \
     1,13.0,26.9\n  \
     2,27.2,52.1\n  \
@@ -65,7 +65,7 @@ impl Explain {
         let ceilings = self.ceiling.iter().map(|text| run::explain::ceiling::parse(text));
         let ceilings = ceilings.collect::<Result<_, _>>().map_err(Failure::usage)?;
         if self.names_run() {
-            return self.of_run(&dirs::open_store()?.resolve(&file.to_string())?);
+            return self.of_run(&dirs::find_run(&dirs::open_store_to_read()?, &file.to_string())?);
         }
         let bytes = self.read()?;
         if bytes.trim_ascii_start().starts_with(b"{") {
@@ -82,8 +82,9 @@ impl Explain {
         if self.json {
             output::print(&Document::new(&explanation).text()?)?;
         } else {
-            let ignored = explanation.ignored_columns.clone();
-            output::print(&report::terminal::explanation(&outcome(explanation), &ignored, output::style()))?;
+            let (ignored, largest) = (explanation.ignored_columns.clone(), explanation.largest_load);
+            let outcome = outcome(explanation);
+            output::print(&report::terminal::explanation(&outcome, largest, &ignored, output::style()))?;
         }
         Ok(Code::Measured)
     }

@@ -25,7 +25,7 @@ pub struct Report {
 
 impl Report {
     pub fn run(self) -> Outcome {
-        let run = dirs::open_store()?.resolve(&self.run)?;
+        let run = dirs::find_run(&dirs::open_store_to_read()?, &self.run)?;
         let page = output::report_page(&run);
         let path = self.output.unwrap_or_else(|| PathBuf::from(format!("{}.html", run.run)));
         if path.as_os_str() == "-" {

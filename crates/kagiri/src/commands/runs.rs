@@ -126,9 +126,9 @@ fn is_void(summary: &RunSummary) -> bool {
 }
 
 fn list(all: bool, json: bool) -> Outcome {
-    let summaries = dirs::open_store()?.list(&Filter::default())?;
+    let summaries = dirs::open_store_to_read()?.list(&Filter::default())?;
     if json {
-        output::print(&(serde_json::to_string_pretty(&summaries)? + "\n"))?;
+        output::print(&(store::printable_json(serde_json::to_string_pretty(&summaries)?) + "\n"))?;
     } else if summaries.is_empty() {
         let data = dirs::data_dir()?;
         output::print(&format!(
@@ -189,7 +189,7 @@ fn fit(entries: &mut [Entry], columns: usize) {
 }
 
 fn show(name: &str, json: bool, plan: bool) -> Outcome {
-    let run = dirs::open_store()?.resolve(name)?;
+    let run = dirs::find_run(&dirs::open_store_to_read()?, name)?;
     if plan {
         output::print(&plan_toml(&run)?)?;
     } else if json {
@@ -209,12 +209,20 @@ fn plan_toml(run: &Run) -> Result<String, Failure> {
 }
 
 fn compare(names: &[String], json: bool) -> Outcome {
-    let store = dirs::open_store()?;
-    let runs = names.iter().map(|name| store.resolve(name)).collect::<Result<Vec<_>, _>>()?;
+    let store = dirs::open_store_to_read()?;
+    let runs = names.iter().map(|name| dirs::find_run(&store, name)).collect::<Result<Vec<_>, _>>()?;
     if runs.len() == 1 && runs[0].variants.len() < 2 {
         return Err(Failure::usage(
             "a run with one variant needs a second run to compare with; name two runs",
         ));
+    }
+    if let Some(other) = runs.iter().find(|run| run.workload != runs[0].workload) {
+        let sides = [&runs[0], other].map(|run| format!("{} ({})", plain(&run.run), plain(&run.workload)));
+        return Err(Failure::usage(format!(
+            "{} and {} are runs of different workloads, so their numbers mean different things and cannot be \
+             compared; name runs of one workload",
+            sides[0], sides[1]
+        )));
     }
     let comparison = store::compare::compare(&runs, output::metric_specs(&runs[0]));
     if json {
@@ -226,7 +234,7 @@ fn compare(names: &[String], json: bool) -> Outcome {
 }
 
 fn export(name: &str, path: &std::path::Path, format: Format) -> Outcome {
-    let run = dirs::open_store()?.resolve(name)?;
+    let run = dirs::find_run(&dirs::open_store_to_read()?, name)?;
     let bytes = match format {
         Format::Json => store::export(&run)?,
         Format::TrialsCsv => report::export::trials_csv(&run).into_bytes(),

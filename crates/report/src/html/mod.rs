@@ -13,6 +13,7 @@ use base::verdict::Verdict;
 use base::workload::Presentation;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::digest::Row;
 use crate::tables::printed;
 use crate::text::{plain, unbroken};
 use base::format::{UNKNOWN, capitalized};
@@ -77,6 +78,14 @@ fn number_cell(text: &str) -> Markup {
 
 fn verdict(verdict: Verdict, text: &str) -> Markup {
     html! { span class=(format!("v v-{verdict}")) { (text) } }
+}
+
+/// The verdict of a load with its count: "pass 1/4" is not green, as its trials contradict each other.
+fn row_verdict(row: &Row) -> Markup {
+    match row.is_unanimous() {
+        true => verdict(row.verdict, &row.verdict_words()),
+        false => html! { span.v.v-mixed { (row.verdict_words()) } },
+    }
 }
 
 /// The workload's own tables, beside one another as far as there is room.

@@ -4,7 +4,7 @@ use base::outcome::{Certainty, LoadMetric, Resource, Run, VariantOutcome};
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
-use super::{figures, number_cell, side_by_side, verdict};
+use super::{figures, number_cell, row_verdict, side_by_side};
 use crate::digest::{self, Row};
 use crate::text::{moment, unbroken};
 use crate::words::{self, Answer, lower};
@@ -20,7 +20,7 @@ pub(super) fn header(run: &Run) -> Markup {
             h1 { (run.name) }
             @if let Some(state) = words::state(run) { p.state { (state) } }
             @match &answers[..] {
-                [] => p.answer { (words::NOTHING_JUDGED) },
+                [] => p.answer { (words::nothing_judged(run)) },
                 [only] => (one(only)),
                 several => ul.answers { @for answer in several { li { (one(answer)) } } },
             }
@@ -136,7 +136,7 @@ pub(super) fn verdicts(run: &Run) -> Markup {
 /// A verdict with its count and how it came about.
 fn how(row: &Row) -> Markup {
     html! {
-        (verdict(row.verdict, &row.verdict_words())) " "
+        (row_verdict(row)) " "
         @if row.verdict != Verdict::Pass { (unbroken(&row.how())) }
     }
 }

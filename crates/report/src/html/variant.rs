@@ -4,7 +4,7 @@ use base::outcome::{Limit, Resource, Run, VariantOutcome};
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
-use super::{Extras, drawn, figures, number_cell, side_by_side, timeline, verdict};
+use super::{Extras, drawn, figures, number_cell, row_verdict, side_by_side, timeline};
 use crate::digest::{self, Row};
 use crate::text::unbroken;
 use crate::words;
@@ -104,7 +104,7 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], extras: &Extras) -> 
             } }
             tbody { @for (i, row) in rows.iter().enumerate() { tr {
                 th.n scope="row" { (number(row.load)) }
-                td { (verdict(row.verdict, &row.verdict_words())) }
+                td { (row_verdict(row)) }
                 @for (_, values, scale) in &columns { (number_cell(&scale.number(values[i]))) }
                 td.wide { (unbroken(&notes(row))) }
             } } }

@@ -3,7 +3,7 @@
 use base::metric::Better;
 use base::outcome::Resource;
 use serde_json::Value;
-use store::compare::{Change, Comparison, Difference, Fact, Pair, RunFact, Sample, Side};
+use store::compare::{Change, Comparison, Difference, Fact, Pair, RunFact, Sample, Side, TOO_FEW_TO_TELL};
 
 use super::Style;
 use super::paint::Tone;
@@ -126,6 +126,7 @@ fn outcome(capacity: &Difference) -> String {
         (Change::Unknown, Some(reason)) if reason.starts_with("n = ") => {
             "not comparable; use --repeat 5".to_owned()
         }
+        (Change::Unknown, Some(reason)) if reason == TOO_FEW_TO_TELL => format!("{reason}; use --repeat 5"),
         (Change::Unknown, Some(reason)) => format!("not comparable ({reason})"),
         (_, Some(reason)) => format!("{word} ({reason})"),
         (_, None) => word.to_owned(),
@@ -197,7 +198,7 @@ fn judged(pair: &Pair, differ: usize) -> String {
     reasons.sort_unstable();
     reasons.dedup();
     let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
-    let few = unknown.iter().any(|d| d.a.n.min(d.b.n) < 2 && d.a.n.max(d.b.n) > 0);
+    let few = unknown.iter().any(|d| d.a.n.min(d.b.n) < 3 && d.a.n.max(d.b.n) > 0);
     let advice = if few { "; measure both with --repeat 5" } else { "" };
     match (all.len(), unknown.len()) {
         (0, _) => {

@@ -44,7 +44,7 @@ fn answer(run: &Run, style: &Style) -> String {
     }
     let answers = words::answers(run);
     if answers.is_empty() {
-        text += &toned(style, Tone::Bold, "", words::NOTHING_JUDGED);
+        text += &toned(style, Tone::Bold, "", &words::nothing_judged(run));
     }
     for answer in answers {
         let (first, indent) = match &answer.variant {
@@ -225,7 +225,12 @@ fn coloured(table: &str, style: &Style) -> String {
         let mut found = found.filter(|verdict| line.contains(&format!("{verdict} ")));
         match found.next() {
             Some(verdict) => {
-                line.replacen(verdict.word(), &style.paint(Tone::of(verdict), verdict.word()), 1) + "\n"
+                // "pass 1/4" is no good news: the trials contradict each other.
+                let count = line.split(&format!("{verdict} ")).nth(1).unwrap_or_default();
+                let count = count.split(' ').next().unwrap_or_default();
+                let is_unanimous = count.split_once('/').is_none_or(|(n, all)| n == all);
+                let tone = if is_unanimous { Tone::of(verdict) } else { Tone::Odd };
+                line.replacen(verdict.word(), &style.paint(tone, verdict.word()), 1) + "\n"
             }
             None => format!("{line}\n"),
         }

@@ -3,6 +3,7 @@
 
 mod drawn;
 mod export;
+mod hostile;
 mod moved;
 mod page;
 mod simulate;

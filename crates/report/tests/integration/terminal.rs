@@ -1,10 +1,13 @@
 //! What a terminal shows.
 
 use report::html::Extras;
-use report::terminal::{Entry, Style, comparison, differences, list_table, summary};
+use report::terminal::{Entry, Style, comparison, differences, explanation, list_table, summary};
 
 use base::doubt::Doubt;
-use base::outcome::{Capacity, Ceiling, Certainty, Limit, Phase, Resource, Run};
+use base::outcome::{
+    Capacity, Ceiling, Certainty, Evidence, Limit, Phase, Resource, Run, Trial, VariantOutcome,
+};
+use base::verdict::Verdict;
 
 use crate::simulate::{self, Server};
 
@@ -52,6 +55,107 @@ fn colours_and_unicode_follow_the_style() {
         summary(&simulate::cpu_limited(), &Extras::default(), PLAIN, None),
         "colour changes no character"
     );
+}
+
+#[test]
+fn load_with_contradicting_trials_is_not_green() {
+    let mut run = simulate::cpu_limited();
+    let at_five = |trial: &&mut Trial| trial.load == 5.0;
+    run.trials.iter_mut().filter(at_five).skip(1).for_each(|trial| trial.verdict = Verdict::Invalid);
+    let coloured = summary(&run, &Extras::default(), Style { colour: true, ..PLAIN }, None);
+    assert!(coloured.contains("\u{1b}[33mpass\u{1b}[0m 1/3"), "{coloured}");
+    assert!(coloured.contains("\u{1b}[32mpass\u{1b}[0m 2/2"), "{coloured}");
+    let page = report::html::page(&run, &Extras::default());
+    assert!(page.contains("<span class=\"v v-mixed\">pass 1/3</span>"), "{page}");
+    assert!(page.contains("<span class=\"v v-pass\">pass 2/2</span>"), "{page}");
+}
+
+#[test]
+fn slope_below_zero_or_of_two_loads_is_no_cost() {
+    let mut run = simulate::cpu_limited();
+    let all = &mut run.variants[0].saturation;
+    for (resource, cost, interval) in
+        [(Resource::Cpu, -0.3, Some([-0.5, -0.1])), (Resource::Disk, 25e6, None)]
+    {
+        let one = all.get_mut(&resource).unwrap();
+        (one.cost_per_load, one.cost_interval, one.saturates_at) = (cost, interval, Some(99.0));
+    }
+    let text = summary(&run, &Extras::default(), PLAIN, None);
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(row("cpu ").contains("no measurable cost") && !row("cpu ").contains("99"), "{text}");
+    assert!(!row("disk ").contains("25 Mbit/s") && !row("disk ").contains("99"), "{text}");
+}
+
+/// What `kagiri explain` prints first of a table.
+fn first_line(outcome: VariantOutcome, largest: f64) -> String {
+    let text = explanation(&outcome, Some(largest), &[], PLAIN);
+    text.lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn only_a_load_that_passed_is_carried() {
+    let variant = simulate::cpu_limited().variants.swap_remove(0);
+    let with = |value, interval, passes, failures_above, predicted| {
+        let unit = "users".to_owned();
+        let capacity = Capacity { value, unit, interval, passes, failures_above };
+        first_line(VariantOutcome { capacity, predicted, doubts: Vec::new(), ..variant.clone() }, 80.0)
+    };
+    let open = [None, None];
+    assert_eq!(
+        with(Some(99.0), open, 0, 0, Some(99.0)),
+        "Predicted capacity: about 99 users, beyond the largest load measured (80 users)."
+    );
+    assert_eq!(with(Some(70.0), open, 0, 0, Some(70.0)), "Predicted capacity: 70 users.");
+    assert_eq!(
+        with(Some(70.0), [Some(70.0), Some(80.0)], 0, 0, None),
+        "Predicted capacity: from 70 users to less than 80 users, where usage or latency"
+    );
+    assert_eq!(with(Some(70.0), [Some(70.0), Some(79.0)], 2, 1, None), "Carries 70 users.");
+    assert_eq!(
+        with(Some(60.0), [Some(60.0), None], 1, 0, Some(70.0)),
+        "Carries at least 60 users; predicted from costs and ceilings: 70 users."
+    );
+    assert!(with(None, open, 0, 1, Some(99.0)).starts_with("Capacity unknown: the smallest load"));
+    assert!(with(None, open, 0, 0, None).starts_with("Capacity unknown: the table has no verdict"));
+}
+
+#[test]
+fn witness_against_a_limit_stands_with_it() {
+    let mut run = simulate::cpu_limited();
+    let lost = Evidence::counted(Resource::Cpu, "at 6 streams the hypervisor took 51 % of a core");
+    run.variants[0].limit = Limit {
+        resource: Resource::Network,
+        certainty: Certainty::Predicted,
+        evidence: vec![
+            Evidence::counted(Resource::Network, "at 6 streams network use was 98 % of its ceiling"),
+            lost.with("steal_percent", 51.0),
+        ],
+    };
+    let text = summary(&run, &Extras::default(), Style { width: 200, ..PLAIN }, None);
+    let said = "Probably limited by network: at 6 streams network use was 98 % of its ceiling; \
+                but at 6 streams the hypervisor took 51 % of a core.";
+    assert!(text.contains(said), "{text}");
+}
+
+#[test]
+fn two_repetitions_tell_nothing_rather_than_no_difference() {
+    let with = |id: &str, values: [f64; 2]| {
+        let mut run = simulate::cpu_limited();
+        run.run = id.into();
+        let known = run.variants[0].capacity.clone();
+        let capacity = |value: f64| Capacity {
+            value: Some(value),
+            interval: [Some(value), Some(value)],
+            ..known.clone()
+        };
+        run.variants[0].repetitions = values.map(capacity).to_vec();
+        run.variants[0].capacity = capacity(values.iter().sum::<f64>() / 2.0);
+        run
+    };
+    let compared = store::compare::compare(&[with("a", [90.0, 110.0]), with("b", [110.0, 151.4])], &[]);
+    let text = differences(&compared, Style { width: 200, ..PLAIN });
+    assert!(text.contains("+30.7 %: not enough repetitions to tell; use --repeat 5"), "{text}");
+    assert!(!text.contains("no difference"), "{text}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use base::verdict::Verdict;
 
 use super::ceiling::GIVEN;
 use super::fit::{Fit, unbent};
+use super::latency::LatencyBend;
 use super::measured::Measured;
 use super::table::{LoadTable, RESOURCES, Row, distinct};
 use super::words;
@@ -28,8 +29,9 @@ pub struct Analysis<'a> {
     /// A resource that used more than its given ceiling at loads that passed: the verdicts are then those of
     /// another machine.
     pub what_if: Option<Resource>,
-    /// Without verdicts: the load from which on usage no longer grows.
+    /// Without verdicts: the load from which on usage no longer grows, or requests take many times longer.
     pub bend: Option<f64>,
+    pub latency: Option<LatencyBend>,
     pub ceilings: BTreeMap<Resource, Ceiling>,
     /// The lines through the sound rows.
     pub fits: BTreeMap<Resource, Fit>,
@@ -38,19 +40,24 @@ pub struct Analysis<'a> {
 impl<'a> Analysis<'a> {
     pub fn of(table: &'a LoadTable) -> Self {
         let measured = Measured::of(table);
-        let bend = if measured.is_none() { bend(table) } else { None };
+        let latency = LatencyBend::of(table);
+        let bends = || bend(table).into_iter().chain(latency.as_ref().map(|latency| latency.load));
+        let bend = if measured.is_none() { bends().min_by(f64::total_cmp) } else { None };
         let mut analysis = Self {
             table,
             what_if: what_if(table),
             measured,
             bend,
+            latency,
             ceilings: ceilings(table),
             fits: BTreeMap::new(),
         };
         for resource in RESOURCES {
             let points = points(analysis.sound_rows(), resource);
             let points = unbent(&points, analysis.ceilings.get(&resource));
-            analysis.fits.extend(Fit::through(&points).map(|fit| (resource, fit)));
+            // Two loads lie on a line whatever they are: that shows no slope.
+            let fit = Fit::through(&points).filter(|fit| fit.scatter.is_some());
+            analysis.fits.extend(fit.map(|fit| (resource, fit)));
         }
         analysis
     }

@@ -17,6 +17,8 @@ pub enum Dimension {
     Time,
     /// Events per second, counts: a number without a unit.
     Plain,
+    /// Errors and losses: a count, a share or a rate, of which only matters whether it is zero.
+    Failures,
 }
 
 type Units = &'static [(&'static str, f64)];
@@ -61,6 +63,8 @@ const RATE: Units = &[
 ];
 const TIME: Units = &[("us", 1e-3), ("µs", 1e-3), ("ms", 1.0), ("s", 1e3)];
 const PLAIN: Units = &[("/s", 1.0), ("per s", 1.0), ("1/s", 1.0)];
+const FAILURES: Units =
+    &[("/s", 1.0), ("per s", 1.0), ("1/s", 1.0), ("%", 1.0), ("percent", 1.0), ("pct", 1.0)];
 
 impl Dimension {
     const fn units(self) -> Units {
@@ -71,6 +75,7 @@ impl Dimension {
             Self::Size => SIZE,
             Self::Time => TIME,
             Self::Plain => PLAIN,
+            Self::Failures => FAILURES,
         }
     }
 
@@ -83,6 +88,7 @@ impl Dimension {
             Self::Size => "a size, such as 2542 KB or 12.5 MiB",
             Self::Time => "a time, such as 6.0 ms",
             Self::Plain => "a number, such as 3.5",
+            Self::Failures => "a number of failures, such as 12 or 0.5 %",
         }
     }
 
@@ -185,6 +191,15 @@ pub fn verdict(text: &str) -> Option<Verdict> {
         "pass" | "passed" | "ok" | "yes" | "y" | "true" | "good" | "steady" | "1" => Some(Verdict::Pass),
         "fail" | "failed" | "no" | "n" | "false" | "bad" | "stalled" | "ng" | "0" => Some(Verdict::Fail),
         "invalid" => Some(Verdict::Invalid),
+        _ => None,
+    }
+}
+
+/// The number of failures that a word stands for.
+pub fn failures(text: &str) -> Option<f64> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "yes" | "y" | "true" | "fail" | "failed" | "error" => Some(1.0),
+        "no" | "n" | "false" | "ok" | "pass" | "passed" => Some(0.0),
         _ => None,
     }
 }

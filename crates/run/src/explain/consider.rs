@@ -18,6 +18,7 @@ pub fn consider(analysis: &Analysis, explanation: &Explanation) -> Vec<String> {
         Some(carried(analysis, explanation)),
         costs(analysis, explanation),
         Some(limit(analysis, explanation)),
+        bends(analysis, explanation),
         next(analysis, explanation),
         help(analysis, explanation),
         sureness(analysis, explanation),
@@ -38,7 +39,7 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
             format!("the costs and ceilings predict a capacity of {} (computed from {n})", load(most))
         }
         (None, Some(most)) => format!("usage grew with the load up to {} (computed from {n})", load(most)),
-        (None, None) => format!("no capacity can be predicted without a ceiling and two loads ({n})"),
+        (None, None) => format!("no capacity can be predicted without a ceiling and three loads ({n})"),
     };
     if let Some(resource) = analysis.what_if {
         return format!(
@@ -48,8 +49,11 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
         );
     }
     let Some(measured) = analysis.verdicts() else {
-        let bend =
-            analysis.bend.map(|at| format!(" Usage stops growing with the load at {} (computed).", load(at)));
+        let latency = analysis.latency.as_ref();
+        let bend = analysis.bend.map(|at| match latency.filter(|bend| bend.load == at) {
+            Some(bend) => format!(" {}.", format::capitalized(&bend.evidence(unit).statement)),
+            None => format!(" Usage stops growing with the load at {} (computed).", load(at)),
+        });
         return format!("The table has no verdicts: {predicted}.{}", bend.unwrap_or_default());
     };
     let capacity = &explanation.capacity;
@@ -80,11 +84,28 @@ fn costs(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         words::cost_with_interval(*resource, *cost_per_load, *cost_interval, *n)
     };
     // Usage that does not rise beyond its noise has no measurable cost.
-    let rises =
-        |s: &Saturation| s.cost_per_load > 0.0 && s.cost_interval.is_none_or(|[least, _]| least > 0.0);
     let costs: Vec<String> = explanation.saturation.iter().filter(|(_, s)| rises(s)).map(cost).collect();
     let unit = words::one(&analysis.table.load_unit);
+    let has_usage = analysis.table.rows.iter().any(|row| !row.usage.is_empty());
+    if explanation.saturation.is_empty() && has_usage && analysis.table.loads().len() > 1 {
+        return Some(format!(
+            "What each {unit} costs is unknown: {} have no slope that could be told from noise; it takes \
+             three loads.",
+            format::plural(analysis.sound_loads() as u64, "sound load")
+        ));
+    }
     (!costs.is_empty()).then(|| format!("By fitted lines, each {unit} costs {}.", words::list(&costs)))
+}
+
+fn rises(saturation: &Saturation) -> bool {
+    saturation.cost_per_load > 0.0 && saturation.cost_interval.is_none_or(|[least, _]| least > 0.0)
+}
+
+/// Where throughput does not grow in a straight line, and the load at which latency bends if a verdict turned
+/// at another one.
+fn bends(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
+    let greatest = explanation.largest_load?;
+    Some(explanation.scalability.as_ref()?.sentence(&analysis.table.load_unit, greatest))
 }
 
 /// The limit, with the two strongest reasons.
@@ -111,6 +132,10 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
             format!("The limit is {}, confirmed by counters", limited(resource))
         }
         (resource, Certainty::Confirmed) => format!("The limit is probably {}", limited(resource)),
+        (resource, _) if limit.contested().is_some() => format!(
+            "The limit is probably {}; CPU time that was lost is another possible cause",
+            limited(resource)
+        ),
         // The limit is the workload's own, so there are no lines.
         (resource, _) if analysis.table.limit.is_some() => {
             format!("The limit is probably {}, which is nearest; no counter confirms it", limited(resource))
@@ -118,6 +143,7 @@ fn limit(analysis: &Analysis, explanation: &Explanation) -> String {
         (resource, _) => format!("The limit is {}, by its cost and ceiling (computed)", limited(resource)),
     };
     let own = limit.evidence.iter().filter(|e| e.resource == limit.resource).take(2);
+    let own = own.chain(limit.contested());
     let reasons: Vec<String> = own
         .map(|evidence| {
             format!(
@@ -165,9 +191,7 @@ fn next(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let unknown: Vec<String> = explanation
         .saturation
         .iter()
-        .filter(|(resource, s)| {
-            s.ceiling.is_none() && s.cost_per_load > 0.0 && **resource != Resource::Player
-        })
+        .filter(|(resource, s)| s.ceiling.is_none() && rises(s) && **resource != Resource::Player)
         .map(|(resource, _)| words::subject(*resource).to_owned())
         .collect();
     let without = (!unknown.is_empty()).then(|| {

@@ -8,8 +8,8 @@ use base::verdict::Verdict;
 use csv::{ReaderBuilder, StringRecord, Trim};
 
 use super::cells::{self, Dimension, short};
-use super::columns::{Column, Role};
-use super::table::{LoadTable, Row};
+use super::columns::{Column, Role, load_names};
+use super::table::{LoadTable, Row, Series};
 
 /// Longer texts are not tables of usage against load.
 pub const TABLE_BYTES_MAX: usize = 4 << 20;
@@ -87,6 +87,16 @@ fn finish(table: &mut LoadTable, columns: &[Column], texts_seen: &BTreeSet<Strin
         if let Some(unit) = &column.load_unit {
             table.load_unit.clone_from(unit);
         }
+        let series = |name: &String| Series {
+            counter: name.clone(),
+            header: short(&column.header),
+            has_unit: column.header_has_time_unit(),
+        };
+        match &column.role {
+            Role::Latency(name) => table.latencies.push(series(name)),
+            Role::Throughput(name) => table.throughputs.push(series(name)),
+            _ => {}
+        }
         if let Role::Other(name) = &column.role {
             table.ignored_columns.push(short(&column.header));
             if texts_seen.contains(name) {
@@ -129,6 +139,7 @@ fn header(record: &StringRecord, line: u64) -> Result<Vec<Column>, TableError> {
         ));
     }
     let columns = record.iter().map(Column::from_header).collect::<Result<Vec<_>, _>>().map_err(error)?;
+    let columns = one_load(columns);
     for (index, column) in columns.iter().enumerate() {
         let twin = columns[..index].iter().find(|other| other.role == column.role);
         if let (Some(twin), false) = (twin, matches!(column.role, Role::Other(_))) {
@@ -140,17 +151,31 @@ fn header(record: &StringRecord, line: u64) -> Result<Vec<Column>, TableError> {
     if !columns.iter().any(|column| column.role == Role::Load) {
         let names: Vec<String> = record.iter().map(short).collect();
         let problem = format!(
-            "no load column; name it load, streams, viewers, users, clients, connections, sources or N \
-             (found: {})",
-            first_of(&names, NAMED_MAX)
+            "no load column (found: {}); name it one of {}",
+            first_of(&names, NAMED_MAX),
+            load_names()
         );
         return Err(error(problem));
     }
-    if !columns.iter().any(|column| matches!(column.role, Role::Usage(_))) {
-        let problem = "no resource column; name one cpu %, disk Mbit/s, network Mbit/s or memory KB";
+    let is_result =
+        |role: &Role| !matches!(role, Role::Load | Role::Verdict | Role::Counter(_) | Role::Other(_));
+    if !columns.iter().any(|column| is_result(&column.role)) {
+        let problem = "no resource column; name one cpu %, disk Mbit/s, network Mbit/s or memory KB (or a \
+                       result: throughput, p99 ms, errors)";
         return Err(error(problem.into()));
     }
     Ok(columns)
+}
+
+/// A rate is the load only where no other column is; beside a load it is the throughput.
+fn one_load(columns: Vec<Column>) -> Vec<Column> {
+    let load = columns.iter().position(|column| column.role == Role::Load && !column.is_rate);
+    let load = load.or_else(|| columns.iter().position(|column| column.is_rate));
+    let one = |(at, column): (usize, Column)| match column.is_rate && Some(at) != load {
+        true => column.into_throughput(),
+        false => column,
+    };
+    columns.into_iter().enumerate().map(one).collect()
 }
 
 fn row(
@@ -164,7 +189,7 @@ fn row(
         return Err(TableError::Ragged { line, cells: record.len(), columns: columns.len() });
     }
     let mut row = Row { load: f64::NAN, ..Row::default() };
-    let mut mishaps = None;
+    let mut failures: Option<f64> = None;
     for (column, cell) in columns.iter().zip(record) {
         let error = |problem: String, expected: &'static str| TableError::Cell {
             line,
@@ -187,6 +212,10 @@ fn row(
             continue;
         }
         let value = cells::quantity(cell, column.dimension, column.factor, decimal_comma);
+        let value = match (column.dimension, value) {
+            (Dimension::Failures, Err(problem)) => cells::failures(cell).ok_or(problem),
+            (_, value) => value,
+        };
         if let (Role::Other(name), Err(_)) = (&column.role, &value) {
             texts_seen.insert(name.clone());
             continue;
@@ -200,17 +229,17 @@ fn row(
             Role::Counter(name) => {
                 row.counters.insert((*name).to_owned(), value);
             }
-            Role::Other(name) => {
+            Role::Other(name) | Role::Latency(name) | Role::Throughput(name) => {
                 row.counters.insert(name.clone(), value);
             }
-            Role::Mishaps => mishaps = Some(value),
+            Role::Failures(name) => {
+                row.counters.insert(name.clone(), value);
+                failures = Some(failures.unwrap_or(0.0) + value);
+            }
             Role::Verdict => {}
         }
     }
-    if let Some(mishaps) = mishaps {
-        row.counters.insert("stalls".to_owned(), mishaps);
-        let judged = if mishaps > 0.0 { Verdict::Fail } else { Verdict::Pass };
-        row.verdict = row.verdict.or(Some(judged));
-    }
+    let judged = failures.map(|failures| if failures > 0.0 { Verdict::Fail } else { Verdict::Pass });
+    row.verdict = row.verdict.or(judged);
     Ok(row)
 }

@@ -60,10 +60,16 @@ impl Fit {
         Some([self.line.slope - half, self.line.slope + half])
     }
 
+    /// Whether the slope exceeds twice its standard error: another one is noise, and predicts nothing.
+    pub fn rises(&self) -> bool {
+        let error = self.scatter.unwrap_or(0.0) / self.load_spread.sqrt();
+        self.line.slope > 2.0 * error
+    }
+
     /// The load at which the line meets `ceiling`; `None` for a line that does not rise.
     pub fn meets(&self, ceiling: f64) -> Option<f64> {
         let load = (ceiling - self.line.intercept) / self.line.slope;
-        (self.line.slope > 0.0 && load.is_finite()).then_some(load.max(0.0))
+        (self.rises() && load.is_finite()).then_some(load.max(0.0))
     }
 
     /// 95 % interval of the load at which the line meets `ceiling`: Fieller's theorem (1954), as in inverse

@@ -5,6 +5,7 @@ use base::limit_rules::CEILING;
 use base::outcome::{Ceiling, Certainty, Evidence, Limit, Resource};
 
 use super::analysis::{ASSUMED, Analysis, COMPUTED};
+use super::fit::Fit;
 use super::table::RESOURCES;
 use super::words;
 
@@ -61,6 +62,10 @@ struct Candidate {
     is_open: bool,
     /// Sum of the weights of its signs.
     weight: u32,
+    /// The same without what rests on an assumed ceiling, which confirms nothing.
+    counted: u32,
+    /// Its ceiling is an assumption.
+    assumed: bool,
     /// The value at which it stopped growing.
     flat: Option<f64>,
     /// Strongest first.
@@ -106,10 +111,12 @@ pub fn decide(analysis: &Analysis) -> Decision {
 /// with an unknown ceiling, if it stopped growing.
 fn choose(candidates: &[Candidate]) -> Option<(usize, Certainty)> {
     let at = |candidate: &Candidate| candidate.saturates_at.unwrap_or(f64::INFINITY);
-    let is_confirmed = |s: &Candidate| s.weight >= CONFIRMS || (s.weight > 0 && (s.near || s.flat.is_some()));
+    let is_confirmed = |s: &Candidate| {
+        s.counted >= CONFIRMS || (s.counted > 0 && ((s.near && !s.assumed) || s.flat.is_some()))
+    };
     let all = || candidates.iter().enumerate();
     let confirmed = all().filter(|(_, s)| is_confirmed(s)).min_by(|(_, a), (_, b)| {
-        b.weight.cmp(&a.weight).then(b.near.cmp(&a.near)).then(at(a).total_cmp(&at(b)))
+        b.counted.cmp(&a.counted).then(b.near.cmp(&a.near)).then(at(a).total_cmp(&at(b)))
     });
     if let Some((index, _)) = confirmed {
         return Some((index, Certainty::Confirmed));
@@ -147,12 +154,14 @@ fn candidate(analysis: &Analysis, resource: Resource) -> Candidate {
         weight += sign_weight;
         evidence.push(sign);
     }
+    let mut counted = weight;
     // Without a failure or a bend, being near the ceiling does not show that anything stopped there.
     let turned = analysis.verdicts().is_some() || analysis.bend.is_some();
     if let (Some(share), Some(ceiling), true) = (share, ceiling, turned)
         && CEILING.is_used_up(share)
     {
         weight += if assumed { 1 } else { 3 };
+        counted += if assumed { 0 } else { 3 };
         evidence.insert(
             0,
             Evidence { inferred: assumed, ..share_of_ceiling(analysis, resource, share, ceiling) },
@@ -181,11 +190,11 @@ fn candidate(analysis: &Analysis, resource: Resource) -> Candidate {
         evidence.insert(at, growth);
     }
     let near = saturates_at.is_some_and(|load| is_near(analysis, load));
-    let rises = analysis.fits.get(&resource).is_some_and(|fit| fit.line.slope > 0.0);
+    let rises = analysis.fits.get(&resource).is_some_and(Fit::rises);
     let is_open = ceiling.is_none() && rises && !matches!(resource, Resource::Memory | Resource::Player);
     let left_at = share_at_failure(analysis, resource).filter(|share| *share < LEFT);
     let flat = flat.map(|(used, _)| used);
-    Candidate { resource, saturates_at, near, left_at, is_open, weight, flat, evidence }
+    Candidate { resource, saturates_at, near, left_at, is_open, weight, counted, assumed, flat, evidence }
 }
 
 /// The share of its ceiling that a resource used at the failed load, else the share that its line predicts.
@@ -206,7 +215,7 @@ fn is_near(analysis: &Analysis, load: f64) -> bool {
 
 /// How a resource grows, and the load at which it reaches its ceiling.
 fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
-    let fit = analysis.fits.get(&resource)?;
+    let fit = analysis.fits.get(&resource).filter(|fit| fit.rises())?;
     let unit = &analysis.table.load_unit;
     let cost = words::cost_with_interval(resource, fit.line.slope, fit.slope_interval(), fit.n);
     let mut statement = format!("each {} costs {cost}", words::one(unit));
@@ -277,15 +286,15 @@ fn player(analysis: &Analysis, load: f64) -> Decision {
     let spoiled: Vec<Evidence> = spoiled.collect();
     let certainty = if is_own || spoiled.is_empty() { Certainty::Confirmed } else { Certainty::Unknown };
     let fault = format!("at {at} no trial was valid: the measuring side or other programs disturbed it");
-    let mut own: Vec<Evidence> = used
-        .map(|used| {
-            let used_text = words::amount(resource, used);
-            counted(format!("at {at} the busiest thread of the measuring side used {used_text}"))
-                .with("used_percent", used)
-        })
-        .into_iter()
-        .chain(signs.into_iter().map(|(_, sign)| sign))
-        .collect();
+    let busiest = used.map(|used| {
+        let used_text = words::amount(resource, used);
+        counted(format!("at {at} the busiest thread of the measuring side used {used_text}"))
+            .with("used_percent", used)
+    });
+    let mut own: Vec<Evidence> = signs.into_iter().map(|(_, sign)| sign).collect();
+    // The decisive one stands in front.
+    let front = if used.is_some_and(|used| resource.rule().is_used_up(used / 100.0)) { 0 } else { own.len() };
+    own.splice(front..front, busiest);
     let mut evidence: Vec<Evidence> = spoiled_above(analysis).map(counted).into_iter().collect();
     evidence.push(counted(fault));
     // The target itself may have been exhausted, too; the trials could not show it.
@@ -338,6 +347,8 @@ fn unknown(analysis: &Analysis, candidates: &[Candidate]) -> Decision {
         };
         evidence.push(Evidence::inferred(Resource::None, statement));
     }
+    let mut candidates: Vec<&Candidate> = candidates.iter().collect();
+    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.weight));
     evidence.extend(candidates.iter().flat_map(|candidate| candidate.evidence.iter().cloned()));
     let limit = Limit { resource: Resource::None, certainty: Certainty::Unknown, evidence };
     Decision { limit, inferred_ceiling: None }
@@ -362,7 +373,10 @@ fn signs_of(analysis: &Analysis, resource: Resource, is_free: bool) -> Vec<(u32,
             Some(below) => evidence.with(format!("below_{counter}"), below),
             None => evidence,
         };
-        Some((weight, evidence))
+        Some((weight, value / least, evidence))
     });
-    found.collect()
+    // The decisive sign stands in front: the weightier one, else the one that exceeds its bound by more.
+    let mut found: Vec<_> = found.collect();
+    found.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
+    found.into_iter().map(|(weight, _, evidence)| (weight, evidence)).collect()
 }

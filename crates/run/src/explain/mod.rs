@@ -7,11 +7,14 @@ pub mod ceiling;
 mod cells;
 mod columns;
 mod consider;
+mod contest;
 pub mod csv;
 mod doubts;
 mod fit;
+mod latency;
 mod limit;
 mod measured;
+mod scalability;
 mod table;
 mod words;
 
@@ -24,7 +27,8 @@ use serde::{Deserialize, Serialize};
 pub use self::csv::TableError;
 pub use ceiling::CeilingError;
 pub(crate) use measured::upper_end;
-pub use table::{LoadTable, RESOURCES, Row};
+pub use scalability::Scalability;
+pub use table::{LoadTable, RESOURCES, Row, Series};
 
 use analysis::Analysis;
 
@@ -40,6 +44,12 @@ pub struct Explanation {
     pub limit: Limit,
     /// Per resource: its cost per unit of load, and where it is used up.
     pub saturation: BTreeMap<Resource, Saturation>,
+    /// Where throughput bends rather than grow in a straight line.
+    #[serde(default)]
+    pub scalability: Option<Scalability>,
+    /// The largest load in the table: a prediction beyond it was not measured.
+    #[serde(default)]
+    pub largest_load: Option<f64>,
     pub considerations: Vec<String>,
     pub doubts: Vec<DoubtNote>,
     pub ignored_columns: Vec<String>,
@@ -60,24 +70,32 @@ pub fn explain(table: &LoadTable) -> Explanation {
         analysis.ceilings.insert(decision.limit.resource, ceiling);
     }
     let predicted = analysis.predicted();
+    // The doubts and the considerations explain a refuted prediction; a number alone would mislead.
+    let credible = predicted.filter(|load| !doubts::is_refuted(&analysis, *load));
     let capacity = match analysis.verdicts() {
         Some(measured) => measured.capacity.clone(),
-        None => predicted_capacity(&analysis, predicted),
+        None => predicted_capacity(&analysis, credible),
     };
     let mut explanation = Explanation {
         forecast: analysis.verdicts().and_then(|_| forecast(table, capacity.value?)),
         capacity,
         predicted,
-        limit: table.limit.clone().unwrap_or(decision.limit),
+        limit: table.limit.clone().unwrap_or_else(|| contest::weigh(&analysis, decision.limit)),
         saturation: analysis.saturation(),
+        scalability: Scalability::of(table),
+        largest_load: table.loads().last().copied(),
         considerations: Vec::new(),
         doubts: Vec::new(),
         ignored_columns: table.ignored_columns.clone(),
     };
+    if let Some(bend) = &analysis.latency {
+        // It is the reason why a load fails, where nothing else is known to be used up.
+        let at = explanation.limit.evidence.len().min(1);
+        explanation.limit.evidence.insert(at, bend.evidence(&table.load_unit));
+    }
     explanation.doubts = doubts::of(&analysis, &explanation).into_iter().map(DoubtNote::from).collect();
     explanation.considerations = consider::consider(&analysis, &explanation);
-    // The doubts and the considerations explain a refuted prediction; a number alone would mislead.
-    explanation.predicted = predicted.filter(|load| !doubts::is_refuted(&analysis, *load));
+    explanation.predicted = credible;
     explanation
 }
 

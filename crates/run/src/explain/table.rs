@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::outcome::{Capacity, Ceiling, Limit, Resource, Trial};
+use base::statistics::median;
 use base::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
@@ -38,8 +39,25 @@ pub struct LoadTable {
     /// The limit by the workload's own counters, which are better evidence than samples.
     #[serde(default)]
     pub limit: Option<Limit>,
+    /// Counters that say how long a request took.
+    #[serde(default)]
+    pub latencies: Vec<Series>,
+    /// Counters that say how much was carried.
+    #[serde(default)]
+    pub throughputs: Vec<Series>,
     /// Columns of the text that the explanation does not use.
     pub ignored_columns: Vec<String>,
+}
+
+/// A counter of the rows that a column of a table holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Series {
+    /// Its name among the counters of a row; times are in ms.
+    pub counter: String,
+    /// As the table names it.
+    pub header: String,
+    /// The header names the unit of a time.
+    pub has_unit: bool,
 }
 
 impl LoadTable {
@@ -65,6 +83,18 @@ impl LoadTable {
 
     pub fn loads(&self) -> Vec<f64> {
         distinct(self.rows.iter().map(|row| row.load))
+    }
+
+    /// The median of a counter at each load, ascending, without the trials that something disturbed.
+    pub fn counter_by_load(&self, counter: &str) -> Vec<(f64, f64)> {
+        let valid = self.rows.iter().filter(|row| row.verdict != Some(Verdict::Invalid));
+        let mut points: Vec<(f64, f64)> =
+            valid.filter_map(|row| Some((row.load, *row.counters.get(counter)?))).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let middle = |at: &[(f64, f64)]| {
+            Some((at.first()?.0, median(&at.iter().map(|point| point.1).collect::<Vec<_>>())?))
+        };
+        points.chunk_by(|a, b| a.0 == b.0).filter_map(middle).collect()
     }
 
     /// Whether loads are counted in whole units, so that a capacity is a whole number too.

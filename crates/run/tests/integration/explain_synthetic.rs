@@ -32,7 +32,7 @@ fn normal(rng: &mut Rng) -> f64 {
 
 impl System {
     fn drawn(rng: &mut Rng, limit: Resource, noise: f64, counters: bool) -> Self {
-        let capacity = f64::from(rng.u32(4..=16));
+        let capacity = f64::from(rng.u32(5..=17));
         let saturates_at = capacity + 0.15 + 0.7 * rng.f64();
         let scales = [
             (Resource::Cpu, 14.0),
@@ -197,7 +197,7 @@ fn players_are_the_limit_if_trials_are_invalid() {
 fn capacity_is_predicted_within_one_from_loads_up_to_two_below_it() {
     for limit in USED {
         nearly_always(limit, true, false, |system, explanation| {
-            let forecast = explanation.forecast.expect("a capacity of four or more leaves two loads");
+            let forecast = explanation.forecast.expect("a capacity of five or more leaves three loads");
             forecast.loads_up_to == system.capacity - 2.0
                 && (forecast.predicted - system.capacity).abs() <= 1.0
         });

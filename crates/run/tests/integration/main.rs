@@ -11,6 +11,8 @@ mod explain_network;
 mod explain_player;
 mod explain_reference;
 mod explain_synthetic;
+mod explain_table;
+mod recovered;
 
 fn explained(text: &str, ceilings: &[(Resource, Ceiling)]) -> Explanation {
     let ceilings: BTreeMap<Resource, Ceiling> = ceilings.iter().cloned().collect();

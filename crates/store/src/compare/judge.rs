@@ -8,6 +8,8 @@ use super::{CONFIDENCE, Change, Difference, Sample};
 
 /// Fewer repetitions than this know no noise.
 const REPETITIONS_MIN: usize = 2;
+/// From fewer than this, that no difference shows does not mean that there is none.
+const REPETITIONS_TELLING: usize = 3;
 
 /// What a number is called, and which way is better.
 #[derive(Clone, Copy)]
@@ -37,7 +39,10 @@ pub(super) fn judge(meaning: Meaning<'_>, a: &[f64], b: &[f64], step: f64) -> Di
         _ if a.is_empty() || b.is_empty() => (Change::Unknown, Some(missing(a, b))),
         None if a.len().min(b.len()) < REPETITIONS_MIN => (Change::Unknown, Some(too_few(a, b))),
         None => (Change::Unknown, Some("the numbers are too large to be judged".to_owned())),
-        Some([low, high]) if low <= 0.0 && high >= 0.0 => (Change::Equal, None),
+        Some([low, high]) if low <= 0.0 && high >= 0.0 => match a.len().min(b.len()) {
+            n if n < REPETITIONS_TELLING => (Change::Unknown, Some(super::TOO_FEW_TO_TELL.to_owned())),
+            _ => (Change::Equal, None),
+        },
         Some([low, _]) => (direction(meaning.better, low > 0.0), None),
     };
     Difference {
@@ -132,7 +137,9 @@ pub(super) fn capacity(a: &VariantOutcome, b: &VariantOutcome) -> Difference {
     found.a.interval = a.capacity.interval;
     found.b.interval = b.capacity.interval;
     if *unit != b.capacity.unit {
-        found.change = Change::Unknown;
+        // Different things have no difference.
+        (found.change, found.difference, found.difference_percent) = (Change::Unknown, None, None);
+        found.interval = None;
         found.reason = Some(format!("the loads are counted in {unit} and in {}", b.capacity.unit));
         return found;
     }
@@ -187,6 +194,9 @@ mod tests {
         assert_eq!(change(Better::Neither, &slow, &fast), (Change::Differs, None));
         assert_eq!(change(Better::Lower, &slow, &wide), (Change::Equal, None));
         assert_eq!(change(Better::Lower, &[0.0; 3], &[0.0; 3]), (Change::Equal, None));
+        // A third more with two repetitions each: nobody knows.
+        let few = change(Better::Higher, &[90.0, 110.0], &[110.0, 151.4]);
+        assert_eq!(few, (Change::Unknown, Some(super::super::TOO_FEW_TO_TELL.to_owned())));
     }
 
     #[test]
@@ -208,7 +218,12 @@ mod tests {
     #[test]
     fn difference_below_resolution_is_equal() {
         let meaning = Meaning { metric: "capacity", unit: "streams", better: Better::Higher };
-        assert_eq!(judge(meaning, &[5.0; 2], &[4.0; 2], 1.0).change, Change::Equal);
+        assert_eq!(judge(meaning, &[5.0; 3], &[4.5; 3], 1.0).change, Change::Equal);
+        let few = judge(meaning, &[5.0; 2], &[4.0; 2], 1.0);
+        assert_eq!(
+            (few.change, few.reason.as_deref()),
+            (Change::Unknown, Some(super::super::TOO_FEW_TO_TELL))
+        );
         assert_eq!(judge(meaning, &[5.0; 3], &[4.0; 3], 1.0).change, Change::Worse);
     }
 }

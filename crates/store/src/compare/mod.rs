@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub use facts::{Fact, RunFact};
 
 pub const CONFIDENCE: f64 = 0.95;
+/// Why two samples of fewer than three repetitions are not called equal.
+pub const TOO_FEW_TO_TELL: &str = "not enough repetitions to tell";
 
 /// What a difference amounts to, seen from the first side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -214,7 +216,12 @@ fn pair(a: &Of<'_>, b: &Of<'_>, specs: &[MetricSpec]) -> Pair {
         capacity: judge::capacity(a.variant, b.variant),
         finding: judge::finding(a.variant, b.variant, specs),
         limits: [a.variant.limit.resource, b.variant.limit.resource],
-        loads: trials::at_loads(a, b, specs),
+        // Loads of different units are not the same load, whatever their numbers.
+        loads: if a.variant.capacity.unit == b.variant.capacity.unit {
+            trials::at_loads(a, b, specs)
+        } else {
+            Vec::new()
+        },
         settings: facts::between(
             &facts::settings(a.run, &a.variant.name),
             &facts::settings(b.run, &b.variant.name),

@@ -219,9 +219,12 @@ fn loads_counted_in_different_units_are_not_compared() {
     let (a, mut b) = (run("a"), run("b"));
     b.variants[0].capacity.unit = "bit/s".into();
     b.variants[0].repetitions = vec![capacity(1e6); 3];
-    let found = &compare(&[a, b], &SPECS).pairs[0].capacity;
+    let pair = &compare(&[a, b], &SPECS).pairs[0];
+    assert!(pair.loads.is_empty(), "5 streams and 5 bit/s are not the same load");
+    let found = &pair.capacity;
     assert_eq!(found.change, Change::Unknown);
     assert!(found.reason.as_ref().unwrap().contains("streams and in bit/s"));
+    assert_eq!((found.difference, found.difference_percent, found.interval), (None, None, None));
 }
 
 proptest! {

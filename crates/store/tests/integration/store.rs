@@ -44,6 +44,18 @@ fn finish_updates_trials_and_adds_missing_ones() {
 }
 
 #[test]
+fn reading_makes_no_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("new/kagiri");
+    let store = Store::open_to_read(&place).unwrap();
+    assert_eq!(store.list(&Filter::default()).unwrap(), []);
+    assert!(message(store.resolve("last")).contains("no run 'last'"));
+    assert!(!dir.path().join("new").exists());
+    Store::open(&place).unwrap().save(&run("a")).unwrap();
+    assert_eq!(Store::open_to_read(&place).unwrap().resolve("last").unwrap(), run("a"));
+}
+
+#[test]
 fn folder_and_file_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let (_dir, store) = new_store();

@@ -1,0 +1,23 @@
+//! The outcome of a run whose process died before it could evaluate the trials that it had stored.
+
+use base::outcome::Run;
+use base::plan::Plan;
+
+use crate::registry::Registry;
+use crate::{engine, outcome};
+
+/// Evaluate the stored trials of a run that has no outcome. Whether it has one then: it has none if nothing
+/// was measured, or if its plan is none of this program's workloads.
+pub fn evaluate(run: &mut Run, registry: &Registry) -> bool {
+    if run.variants.is_empty() && !run.trials.is_empty() {
+        let Ok(plan) = serde_json::from_value::<Plan>(run.plan.clone()) else { return false };
+        let Ok(workload) = registry.workload(&run.workload) else { return false };
+        let Ok(variants) = engine::configure(&plan, workload) else { return false };
+        // What cannot be concluded leaves the run as it was.
+        let mut evaluated = run.clone();
+        if outcome::conclude(&mut evaluated, &plan, &variants).is_ok() {
+            *run = evaluated;
+        }
+    }
+    !run.variants.is_empty()
+}
