@@ -59,6 +59,7 @@ impl<'a> Hall<'a> {
                 coordinator: Some(ServerName { name: DESK.into(), addresses: vec![desk.clone()] }),
                 routers: Vec::new(),
                 hosts: members,
+                revoke: Vec::new(),
                 auth: Some(Auth::Certificates),
                 days: 2,
                 replace: false,

@@ -15,7 +15,7 @@ use clap::Args;
 use fleet::agent;
 use fleet::clock::DatagramAddress;
 use fleet::coordinator::{Coordinator, CoordinatorConfig};
-use fleet::identity::{Credentials, Role, access_control, low_pass_filter};
+use fleet::identity::{Credentials, access_control, low_pass_filter};
 use fleet::session;
 use serde::{Deserialize, Serialize};
 use sys::clock::{Deadline, monotonic_ns};
@@ -145,14 +145,13 @@ impl Crowd {
         let name = name(number);
         let credentials =
             self.fleet.as_deref().map(|dir| Credentials::load(&bundle(dir, &name))).transpose()?;
-        let more = credentials.map(|of| of.zenoh_json(Role::Agent)).unwrap_or_default();
         let host = HostContext::here(self.data.clone(), self.data.clone(), std::env::current_exe()?);
         let facts = serde_json::to_value(sys::environment::describe(Path::new("/")))?;
         Ok(agent::AgentConfig {
             host: HostContext { name: name.clone(), ..host },
             name,
             join: self.join.clone(),
-            more,
+            credentials,
             kinds: run::registry::BUILT_IN.part_kinds(),
             permits: Arc::new(|_, _| Ok(Arc::new(Everything))),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -197,12 +196,12 @@ impl Coordinate {
     pub fn perform(self) -> anyhow::Result<()> {
         let credentials =
             self.fleet.as_deref().map(|dir| Credentials::load(&bundle(dir, "coordinator"))).transpose()?;
-        let mut more = credentials.as_ref().map(|of| of.zenoh_json(Role::Coordinator)).unwrap_or_default();
-        more.extend([access_control(credentials.as_ref()), low_pass_filter()]);
+        let more = vec![access_control(credentials.as_ref()), low_pass_filter()];
         // It can be joined before this line is printed.
         print_event(&Event::Listening { at_ns: monotonic_ns() })?;
         let coordinator = Coordinator::open(CoordinatorConfig {
             role: session::Role::Router { listen: vec![self.listen.clone()] },
+            credentials,
             more,
             clock: DatagramAddress::Udp(self.clock),
             name: "bench".into(),

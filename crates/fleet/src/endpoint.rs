@@ -126,10 +126,6 @@ impl Endpoint {
     /// Rules for both sides beyond this machine.
     fn check(&self, credentials: Option<&Credentials>, doing: &str) -> Result<(), EndpointError> {
         match (self, credentials) {
-            // zenoh verifies the certificate against the bracketed address, which no certificate contains.
-            (Self::Tls { host, .. }, _) if host.contains(':') && doing == "join" => {
-                Err(self.error("zenoh cannot verify a certificate for an IPv6 address; join by host name"))
-            }
             (Self::Tls { .. }, None) => Err(self.error(format!(
                 "{doing} tls/... needs --credentials DIR, the folder of a bundle; make one with \
                  'kagiri fleet init'"

@@ -13,6 +13,7 @@ pub mod local;
 pub mod policy;
 pub mod protocol;
 pub mod session;
+mod tunnel;
 mod wakeup_latency;
 
 use std::collections::BTreeMap;

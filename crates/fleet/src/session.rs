@@ -1,5 +1,6 @@
 //! zenoh sessions of the coordinator (with a router inside) and of agents.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -7,18 +8,17 @@ use serde_json::Value;
 use zenoh::{Config, Session, Wait};
 
 use crate::FleetError;
+use crate::endpoint::Endpoint;
+use crate::identity::connect_error::without_source_locations;
+use crate::identity::{self, Credentials, LEASE};
+use crate::tunnel::{self, Tunnel};
 
-/// A link without traffic for this long is dead. zenoh sends a keep-alive four times within it, which is the
-/// whole load of an idle agent. TCP retransmits 0.2, 0.6, 1.4 and 3 s after a short outage: this lease
-/// covers the first three and still reports a dead link within 3 s.
-pub(crate) const LEASE: Duration = Duration::from_millis(2500);
+pub use crate::identity::ZenohSetting;
+
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// Sessions of the coordinator's own router. Use external routers beyond a few thousand.
 const SESSIONS_MAX: u32 = 20_000;
 const JOINING_MAX: u32 = 2_000;
-
-/// A zenoh setting: path and JSON value.
-pub type ZenohSetting = (String, String);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
@@ -28,27 +28,110 @@ pub enum Role {
     Client { connect: String },
 }
 
-/// Opens a session. `more` holds the settings for identity and access control.
-pub fn open(role: &Role, more: &[ZenohSetting], within: Duration) -> Result<Session, FleetError> {
-    let config = config(&[common(within), of_role(role), more.to_vec()].concat())?;
-    if matches!(role, Role::Router { .. }) {
-        // Each session needs a descriptor. With too few, zenoh reports the error later.
-        let _ = sys::thread::raise_file_limit(u64::from(SESSIONS_MAX + JOINING_MAX));
+impl Role {
+    fn identity(&self) -> identity::Role {
+        match self {
+            Self::Router { .. } => identity::Role::Coordinator,
+            Self::Client { .. } => identity::Role::Agent,
+        }
     }
-    zenoh::open(config).wait().map_err(|error| {
+}
+
+/// A zenoh session, with the tunnel that carries its links if they are secured.
+#[derive(Debug)]
+pub struct BusSession {
+    session: Session,
+    /// Closed after the session.
+    _tunnel: Option<Tunnel>,
+}
+
+impl Deref for BusSession {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+/// Opens a session. `credentials` secure `tls/` endpoints; `more` holds further settings.
+pub fn open(
+    role: &Role,
+    credentials: Option<&Credentials>,
+    more: &[ZenohSetting],
+    within: Duration,
+) -> Result<BusSession, FleetError> {
+    let failed = |why: String| {
         let (what, endpoint) = match role {
             Role::Router { listen } => ("listen on", listen.join(", ")),
             Role::Client { connect } => ("join", connect.clone()),
         };
-        FleetError::Open { what, endpoint, why: plain(&error.to_string()) }
-    })
+        FleetError::Open { what, endpoint, why: plain(&why) }
+    };
+    let mut settings = common(within);
+    let login = credentials.map(|credentials| credentials.zenoh_json(role.identity())).unwrap_or_default();
+    let open = |role: &Role, settings: &[ZenohSetting]| {
+        let config = config(&[settings, &of_role(role), &login, more].concat())?;
+        zenoh::open(config).wait().map_err(|error| failed(error.to_string()))
+    };
+    match role {
+        Role::Client { connect } => {
+            let Some((host, port)) = secured(connect) else {
+                return Ok(BusSession { session: open(role, &settings)?, _tunnel: None });
+            };
+            let credentials = credentials.ok_or_else(|| failed("tls/... needs credentials".to_owned()))?;
+            let joined = tunnel::connect(&host, port, credentials, within);
+            let joined = joined.map_err(|error| failed(error.to_string()))?;
+            if let Some(secret) = &joined.secret {
+                settings.extend(usrpwd("user", &credentials.holder.to_string()));
+                settings.extend(usrpwd("password", secret));
+            }
+            let session = open(&Role::Client { connect: joined.endpoint.clone() }, &settings);
+            let session = session.inspect_err(|_| joined.log_end())?;
+            Ok(BusSession { session, _tunnel: Some(joined.tunnel) })
+        }
+        Role::Router { listen } => {
+            // Each session needs a descriptor, and each secured one a second. With too few, zenoh reports the
+            // error later.
+            let _ = sys::thread::raise_file_limit(u64::from(3 * SESSIONS_MAX + JOINING_MAX));
+            let Some((host, port)) = listen.iter().find_map(|endpoint| secured(endpoint)) else {
+                return Ok(BusSession { session: open(role, &settings)?, _tunnel: None });
+            };
+            let credentials = credentials.ok_or_else(|| failed("tls/... needs credentials".to_owned()))?;
+            let bind = || -> std::io::Result<_> {
+                let listener = tunnel::Listener::bind(&host, port, credentials)?;
+                let users = listener.write_users()?;
+                Ok((listener, users))
+            };
+            let (listener, users) = bind().map_err(|error| failed(error.to_string()))?;
+            if let Some(users) = users {
+                settings.extend(usrpwd("dictionary_file", &users.display().to_string()));
+            }
+            let plain = listen.iter().filter(|endpoint| secured(endpoint).is_none()).cloned();
+            let listen = plain.chain([listener.bus_endpoint()]).collect();
+            let session = open(&Role::Router { listen }, &settings)?;
+            let tunnel = listener.start().map_err(|error| failed(error.to_string()))?;
+            Ok(BusSession { session, _tunnel: Some(tunnel) })
+        }
+    }
+}
+
+/// Host and port of an endpoint with TLS.
+fn secured(endpoint: &str) -> Option<(String, u16)> {
+    match endpoint.parse() {
+        Ok(Endpoint::Tls { host, port }) => Some((host, port)),
+        _ => None,
+    }
+}
+
+fn usrpwd(key: &str, value: &str) -> Option<ZenohSetting> {
+    Some((format!("transport/auth/usrpwd/{key}"), text(value)))
 }
 
 /// Closes a session within [`CLOSE_WITHIN`]. zenoh itself waits for sessions that are still joining; it
 /// finishes in a background thread.
-pub fn close(session: &Session) {
+pub fn close(session: &BusSession) {
     let (ended, end) = std::sync::mpsc::channel();
-    let session = session.clone();
+    let session = session.session.clone();
     let close = move || {
         // A router that is gone needs no close.
         let _ = session.close().wait();
@@ -68,23 +151,6 @@ fn plain(error: &str) -> String {
             .to_owned(),
         false => without_source_locations(error),
     }
-}
-
-/// Removes locations in zenoh's source, which contain paths of the build machine.
-pub(crate) fn without_source_locations(line: &str) -> String {
-    let is_place = |word: &str| {
-        word.trim_end_matches(['.', ']'])
-            .rsplit_once(".rs:")
-            .is_some_and(|(_, number)| number.parse::<u32>().is_ok())
-    };
-    let mut words: Vec<&str> = Vec::new();
-    for word in line.split_whitespace() {
-        match is_place(word) && words.last() == Some(&"at") {
-            true => drop(words.pop()),
-            false => words.push(word),
-        }
-    }
-    words.join(" ")
 }
 
 /// Builds zenoh's configuration from plain JSON at once. Setting by setting as JSON5, the rules for 1,000
@@ -157,7 +223,7 @@ mod tests {
     fn listen_error_names_endpoint_without_source_location() {
         let said = |listen: String| {
             let role = Role::Router { listen: vec![listen] };
-            open(&role, &[], Duration::from_secs(5)).unwrap_err().to_string()
+            open(&role, None, &[], Duration::from_secs(5)).unwrap_err().to_string()
         };
         let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let place = format!("tcp/{}", taken.local_addr().unwrap());

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use base::placement::{Wish, Wishes};
 use base::plan::Plan;
@@ -16,7 +17,7 @@ use fleet::session;
 
 use crate::exit::Failure;
 use crate::host_facts::{host_name, user_name};
-use crate::{dirs, stop};
+use crate::{dirs, output, stop};
 
 const LISTEN: &str = "tcp/127.0.0.1:7447";
 const WAIT: Span = Span::from_s(30);
@@ -160,13 +161,14 @@ impl HostArgs {
     pub fn coordinator(&self, run: String) -> Result<Coordinator, Failure> {
         let stop = stop::stop_flag()?;
         let name = format!("{}@{}", user_name(), host_name()?);
-        let mut setting =
-            CoordinatorConfig { role: self.role()?, more: Vec::new(), clock: self.clock()?, name, run, stop };
         let identity = Identity::load(self.credentials.as_deref())?;
+        identity.warn_of_expiry();
         if let Some(router) = &self.via {
             identity.joinable(router)?;
         }
-        setting.more = identity.settings(Role::Coordinator);
+        let (role, clock) = (self.role()?, self.clock()?);
+        let credentials = identity.0.clone();
+        let mut setting = CoordinatorConfig { role, credentials, more: Vec::new(), clock, name, run, stop };
         if let session::Role::Router { listen } = &setting.role {
             for endpoint in listen {
                 identity.check_listen(endpoint)?;
@@ -244,6 +246,12 @@ impl Identity {
         dir.map(load).transpose().map(Self)
     }
 
+    /// Says that the credentials must be replaced soon.
+    pub fn warn_of_expiry(&self) {
+        let warning = |known: &Credentials| known.expiry_warning(SystemTime::now());
+        self.0.as_ref().and_then(warning).iter().for_each(|warning| output::say(warning));
+    }
+
     /// Reads a host's bundle. Rejects those of other members, with which an agent could command all hosts.
     pub fn load_of_host(dir: Option<&Path>) -> Result<Self, Failure> {
         let identity = Self::load(dir)?;
@@ -262,8 +270,8 @@ impl Identity {
         self.0.as_ref().map(|credentials| credentials.name().to_owned())
     }
 
-    pub fn settings(&self, role: Role) -> Vec<session::ZenohSetting> {
-        self.0.as_ref().map(|credentials| credentials.zenoh_json(role)).unwrap_or_default()
+    pub fn credentials(&self) -> Option<Credentials> {
+        self.0.clone()
     }
 
     /// Checks that it is safe to join an endpoint. Returns it in zenoh's syntax.

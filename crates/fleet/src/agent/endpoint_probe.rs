@@ -54,8 +54,8 @@ fn probe_socket_file(path: &str) -> io::Result<()> {
 
 /// Connects and resets the connection before it is accepted. Returns the local address.
 ///
-/// zenoh accepts no link for 0.1 s after a connection without TLS: a thousand probing agents would lock each
-/// other out for minutes.
+/// zenoh accepts no link for a moment after a connection that fails, and handshakes cost the listener CPU:
+/// a thousand probing agents would lock each other out.
 fn probe_address(address: SocketAddr) -> io::Result<Option<IpAddr>> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     // Delays the last packet of the handshake until there is data to send (tcp(7)) ...

@@ -19,8 +19,9 @@ use serde_json::Value;
 use sys::clock::Deadline;
 use zenoh::{Session, Wait};
 
-use crate::protocol;
-use crate::{FleetError, session};
+use crate::identity::Credentials;
+use crate::session::{self, BusSession};
+use crate::{FleetError, protocol};
 use endpoint_probe::{ReachableEndpoint, probe_endpoint};
 use requests::RequestWorker;
 pub use run_lease::RunOwner;
@@ -47,7 +48,8 @@ pub struct AgentConfig {
     pub name: String,
     /// In zenoh's syntax.
     pub join: String,
-    pub more: Vec<session::ZenohSetting>,
+    /// For `tls/` endpoints.
+    pub credentials: Option<Credentials>,
     pub kinds: Vec<PartKind>,
     /// Without an address, other hosts use the one from which the agent joined.
     pub host: HostContext,
@@ -85,23 +87,25 @@ pub fn run(
             return Ok(End::Stopped);
         }
         let why = match probe_endpoint(&config.join) {
-            Ok(endpoint) => match session::open(&client(config), &config.more, JOIN_WITHIN) {
-                Ok(session) => {
-                    notify_once(format!("joined {} as {}", config.join, config.name));
-                    if let Some(end) = serve(config, session, endpoint, notify)? {
-                        return Ok(end);
+            Ok(endpoint) => {
+                match session::open(&client(config), config.credentials.as_ref(), &[], JOIN_WITHIN) {
+                    Ok(session) => {
+                        notify_once(format!("joined {} as {}", config.join, config.name));
+                        if let Some(end) = serve(config, session, endpoint, notify)? {
+                            return Ok(end);
+                        }
+                        notify_once(format!("left {}: the coordinator is gone", config.join));
+                        // The run is over, whether this agent took part or not.
+                        if config.once {
+                            return Ok(End::RunOver);
+                        }
+                        give_up = config.join_within.map(Deadline::after);
+                        pause();
+                        continue;
                     }
-                    notify_once(format!("left {}: the coordinator is gone", config.join));
-                    // The run is over, whether this agent took part or not.
-                    if config.once {
-                        return Ok(End::RunOver);
-                    }
-                    give_up = config.join_within.map(Deadline::after);
-                    pause();
-                    continue;
+                    Err(error) => reasons().unwrap_or_else(|| error.to_string()),
                 }
-                Err(error) => reasons().unwrap_or_else(|| error.to_string()),
-            },
+            }
             Err(error) => format!("no coordinator ({error})"),
         };
         if give_up.as_ref().is_some_and(Deadline::passed) {
@@ -124,7 +128,7 @@ fn client(config: &AgentConfig) -> session::Role {
 /// Handles requests until the coordinator is gone (`None`), the run is over, or the agent is stopped.
 fn serve(
     config: &AgentConfig,
-    session: Session,
+    session: BusSession,
     endpoint: ReachableEndpoint,
     notify: &dyn Fn(&str),
 ) -> Result<Option<End>, FleetError> {

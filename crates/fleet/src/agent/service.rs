@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base::part::{Endpoints, HostContext, PartError, PartSpec};
 use sys::clock::{Deadline, monotonic_ns};
+use zenoh::qos::CongestionControl;
 use zenoh::{Session, Wait};
 
 use super::endpoint_probe::ReachableEndpoint;
@@ -115,9 +116,7 @@ impl AgentService {
     }
 
     pub fn notify(&self, notification: &Notification) {
-        // A lost notification is repeated by the next heartbeat.
-        let key = protocol::notification_key(self.name());
-        drop(self.session.put(key, protocol::encode(notification)).wait());
+        send(&self.session, &protocol::notification_key(self.name()), notification);
     }
 
     pub fn take_refusals(&self) -> Vec<String> {
@@ -183,8 +182,7 @@ impl AgentService {
                 let key = protocol::notification_key(self.name());
                 let notify = move |line: &str| {
                     let log = Notification::Log { run: of_run.clone(), text: line.to_owned() };
-                    // A lost log line does no harm.
-                    drop(session.put(&key, protocol::encode(&log)).wait());
+                    send(&session, &key, &log);
                 };
                 let host = HostContext { say: Arc::new(notify), ..self.config.host.clone() };
                 let lease_ms = lease_ms.clamp(*LEASE_MS.start(), *LEASE_MS.end());
@@ -300,6 +298,13 @@ impl AgentService {
         }
         Ok(Response::Done)
     }
+}
+
+/// Waits while the link is congested: by default zenoh drops the message then. Without a router the message
+/// is lost, as the run is.
+fn send(session: &Session, key: &str, notification: &Notification) {
+    let put = session.put(key, protocol::encode(notification));
+    drop(put.congestion_control(CongestionControl::Block).wait());
 }
 
 /// Who refused (`None`: the agent itself), and why.

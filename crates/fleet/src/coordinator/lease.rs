@@ -4,6 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use zenoh::qos::Priority;
 use zenoh::{Session, Wait};
 
 use crate::FleetError;
@@ -26,8 +27,9 @@ impl LeaseRenewer {
         let renew = move || {
             let mut is_over = until.0.lock().unwrap_or_else(PoisonError::into_inner);
             while !*is_over {
-                // Without a router the leases expire, as intended.
-                let _ = session.put(&key, renewal.clone()).wait();
+                // Not with `Block`: one congested agent would delay the renewals of all others. A lease
+                // survives nine dropped renewals. Without a router the leases expire, as intended.
+                let _ = session.put(&key, renewal.clone()).priority(Priority::InteractiveHigh).wait();
                 let waited = until.1.wait_timeout(is_over, RENEW_INTERVAL);
                 is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
             }

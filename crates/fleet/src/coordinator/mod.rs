@@ -14,18 +14,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::placement::Wish;
+use zenoh::Wait;
 use zenoh::liveliness::LivelinessToken;
 use zenoh::pubsub::Subscriber;
 use zenoh::sample::SampleKind;
-use zenoh::{Session, Wait};
 
 pub use bus::FleetBus;
 pub use membership::{MemberState, Membership};
 pub use recruit::Agent;
 
+use crate::FleetError;
 use crate::clock::DatagramAddress;
+use crate::identity::Credentials;
 use crate::protocol::{self, Description};
-use crate::{FleetError, session};
+use crate::session::{self, BusSession};
 use clocks::Clocks;
 use lease::LeaseRenewer;
 
@@ -36,7 +38,9 @@ const JOIN_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct CoordinatorConfig {
     pub role: session::Role,
-    /// zenoh's settings for identity and access control.
+    /// For `tls/` endpoints.
+    pub credentials: Option<Credentials>,
+    /// zenoh's settings for access control.
     pub more: Vec<session::ZenohSetting>,
     pub clock: DatagramAddress,
     pub name: String,
@@ -48,7 +52,7 @@ pub struct CoordinatorConfig {
 type Described = (String, Result<(Description, f64), String>);
 
 pub struct Coordinator {
-    session: Session,
+    session: BusSession,
     /// Last segment of its key.
     id: String,
     name: String,
@@ -67,7 +71,7 @@ pub struct Coordinator {
 impl Coordinator {
     pub fn open(config: CoordinatorConfig) -> Result<Self, FleetError> {
         let clocks = Clocks::start(&config.clock)?;
-        let session = session::open(&config.role, &config.more, JOIN_WITHIN)?;
+        let session = session::open(&config.role, config.credentials.as_ref(), &config.more, JOIN_WITHIN)?;
         let failed =
             |what: &'static str| move |error: zenoh::Error| FleetError::Bus { what, why: error.to_string() };
         let (membership, run) = (Membership::default(), config.run.clone());

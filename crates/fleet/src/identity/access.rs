@@ -1,19 +1,25 @@
 //! zenoh's settings for credentials: TLS, passwords and access control.
 
-use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::credentials::{Credentials, Role};
 use super::name::{Member, MemberKind};
 use crate::protocol::{MESSAGE_BYTES_MAX, coordinator_key, notification_key, request_key};
-use crate::session::{LEASE, ZenohSetting};
+
+/// A zenoh setting: path and JSON value.
+pub type ZenohSetting = (String, String);
+
+/// A link without traffic for this long is dead. zenoh sends a keep-alive four times within it, which is the
+/// whole load of an idle agent. TCP retransmits 0.2, 0.6, 1.4 and 3 s after a short outage: this lease
+/// covers the first three and still reports a dead link within 3 s.
+pub(crate) const LEASE: Duration = Duration::from_millis(2500);
 
 impl Credentials {
-    /// zenoh's settings for the holder: `transport/link/tls/...`, `transport/auth/usrpwd/...`.
-    pub fn zenoh_json(&self, role: Role) -> Vec<ZenohSetting> {
-        let files = self.pair.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
-        let mut all = tls(role, self.uses_passwords(), &self.ca, files);
+    /// zenoh's settings for the holder in a fleet with passwords: `transport/auth/usrpwd/...`.
+    pub(crate) fn zenoh_json(&self, role: Role) -> Vec<ZenohSetting> {
+        let mut all = Vec::new();
         if let Some(login) = &self.login {
             all.push(("transport/auth/usrpwd/user", json!(login.user)));
             all.push(("transport/auth/usrpwd/password", json!(login.password)));
@@ -25,24 +31,17 @@ impl Credentials {
     }
 }
 
-/// A connection ends when a certificate of either side expires.
-fn tls(role: Role, passwords: bool, ca: &Path, files: Option<(&Path, &Path)>) -> Vec<(&'static str, Value)> {
-    let mut all = vec![
-        ("transport/link/tls/root_ca_certificate", json!(ca)),
+/// TLS of an external router. A connection ends when an agent's certificate expires.
+fn router_tls(passwords: bool) -> [(&'static str, Value); 6] {
+    [
+        ("transport/link/tls/root_ca_certificate", json!("ca.pem")),
         ("transport/link/tls/verify_name_on_connect", json!(true)),
         ("transport/link/tls/enable_mtls", json!(!passwords)),
         // A password login has no certificate that could expire.
-        ("transport/link/tls/close_link_on_expiration", json!(!passwords || role == Role::Agent)),
-    ];
-    if let (Some((certificate, key)), false) = (files, passwords) {
-        all.push(("transport/link/tls/connect_certificate", json!(certificate)));
-        all.push(("transport/link/tls/connect_private_key", json!(key)));
-    }
-    if let (Some((certificate, key)), Role::Coordinator) = (files, role) {
-        all.push(("transport/link/tls/listen_certificate", json!(certificate)));
-        all.push(("transport/link/tls/listen_private_key", json!(key)));
-    }
-    all
+        ("transport/link/tls/close_link_on_expiration", json!(!passwords)),
+        ("transport/link/tls/listen_certificate", json!("cert.pem")),
+        ("transport/link/tls/listen_private_key", json!("key.pem")),
+    ]
 }
 
 /// zenoh's access control for the listening side: denies all but what agents need, each under its own name.
@@ -52,7 +51,7 @@ fn tls(role: Role, passwords: bool, ca: &Path, files: Option<(&Path, &Path)>) ->
 /// are not verified, and an agent may use any.
 pub fn access_control(credentials: Option<&Credentials>) -> ZenohSetting {
     let value = match credentials {
-        Some(credentials) => rules(&credentials.members, credentials.uses_passwords()),
+        Some(credentials) => rules(&credentials.members, "usernames"),
         None => rules_of_anybody(),
     };
     ("access_control".into(), value.to_string())
@@ -128,8 +127,8 @@ fn rules_of_anybody() -> Value {
     denied_but(rules, vec![json!({"id": "anybody"})], policies)
 }
 
-fn rules(members: &[Member], passwords: bool) -> Value {
-    let property = if passwords { "usernames" } else { "cert_common_names" };
+/// `property`: by what zenoh knows a member.
+fn rules(members: &[Member], property: &str) -> Value {
     let subjects = members.iter().map(|member| {
         let name = member.to_string();
         json!({"id": name, property: [name]})
@@ -167,8 +166,12 @@ fn rules(members: &[Member], passwords: bool) -> Value {
 
 /// Configuration of an external `zenohd` (JSON5), to be started in the folder of its bundle.
 pub fn zenohd(members: &[Member], passwords: bool, router: &Member) -> String {
-    let (ca, certificate, key) = (Path::new("ca.pem"), Path::new("cert.pem"), Path::new("key.pem"));
-    let mut settings = tls(Role::Coordinator, passwords, ca, Some((certificate, key)));
+    let mut settings = router_tls(passwords).to_vec();
+    if !passwords {
+        // To connect to further routers.
+        settings.push(("transport/link/tls/connect_certificate", json!("cert.pem")));
+        settings.push(("transport/link/tls/connect_private_key", json!("key.pem")));
+    }
     if passwords {
         settings.push(("transport/auth/usrpwd/dictionary_file", json!("users")));
     }
@@ -184,7 +187,7 @@ pub fn zenohd(members: &[Member], passwords: bool, router: &Member) -> String {
         ("transport/unicast/compression/enabled", json!(false)),
         ("transport/link/tx/lease", json!(LEASE.as_millis() as u64)),
         ("transport/link/rx/max_message_size", json!(MESSAGE_BYTES_MAX)),
-        ("access_control", rules(members, passwords)),
+        ("access_control", rules(members, if passwords { "usernames" } else { "cert_common_names" })),
     ]);
     let mut config = json!({});
     for (path, value) in settings {

@@ -1,11 +1,12 @@
 //! The fleet's certificate authority: one key, kept offline, that signs a certificate for each member.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SerialNumber,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose,
+    IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, RevokedCertParams,
+    SerialNumber,
 };
 
 use super::credentials::Certificate;
@@ -23,6 +24,8 @@ pub(super) struct Authority {
 }
 
 pub(super) struct Issued {
+    /// Hexadecimal.
+    pub serial: String,
     pub certificate_pem: String,
     pub key_pem: String,
 }
@@ -88,8 +91,54 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         let key = new_key()?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(crypto("a certificate"))?;
-        Ok(Issued { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+        let serial = params.serial_number.as_ref().map(|serial| hex(&serial.to_bytes())).unwrap_or_default();
+        Ok(Issued { serial, certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
     }
+
+    /// Signs the list of revoked certificates, which is valid as long as the authority: those who check it
+    /// have no way to a newer one, except that a person copies it.
+    pub fn sign_revoked(&self, revoked: &[RevokedEntry], now: SystemTime) -> Result<String, IdentityError> {
+        let epoch = rcgen::date_time_ymd(1970, 1, 1);
+        let certificates = revoked.iter().map(|entry| {
+            let serial: Option<Vec<u8>> = entry.serial.as_bytes().chunks(2).map(from_hex).collect();
+            Some(RevokedCertParams {
+                serial_number: SerialNumber::from_slice(&serial?),
+                revocation_time: epoch + Duration::from_secs(entry.at_s),
+                reason_code: None,
+                invalidity_date: None,
+            })
+        });
+        let list = CertificateRevocationListParams {
+            this_update: epoch + since_epoch(now - BACKDATED),
+            next_update: epoch + since_epoch(self.not_after),
+            crl_number: SerialNumber::from(revoked.len() as u64),
+            issuing_distribution_point: None,
+            revoked_certs: certificates.flatten().collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.issuer).and_then(|list| list.pem());
+        list.map_err(crypto("the list of revoked certificates"))
+    }
+}
+
+/// A revoked certificate.
+pub(super) struct RevokedEntry {
+    /// Hexadecimal.
+    pub serial: String,
+    /// Since 1970.
+    pub at_s: u64,
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+}
+
+fn since_epoch(time: SystemTime) -> Duration {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 fn new_key() -> Result<KeyPair, IdentityError> {
@@ -109,7 +158,6 @@ fn params(
     let until = now + Duration::from_secs(86_400) * days;
     let until = at_most.map_or(until, |most| until.min(most));
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    let since_epoch = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.not_before = epoch + since_epoch(now - BACKDATED);

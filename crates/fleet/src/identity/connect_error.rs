@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::session::without_source_locations;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
@@ -15,6 +14,10 @@ use tracing_subscriber::registry::Registry;
 const LINES_MAX: usize = 8;
 /// Cut longer lines, which can contain text of peers.
 const LINE_CHARACTERS_MAX: usize = 1000;
+/// Begins the acceptor's lines in the log; the address of the other side follows.
+pub(crate) const LISTENER_LOG: &str = "refused ";
+/// The module that writes about secured links.
+const TUNNEL: &str = "fleet::tunnel";
 /// The only source of zenoh's messages about rejected passwords, at debug level.
 const ACCEPTING: &str = "zenoh_transport::unicast::establishment::accept";
 
@@ -58,7 +61,9 @@ impl ZenohLog {
 impl<S: Subscriber> Layer<S> for ZenohLog {
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
         match *metadata.level() {
-            Level::ERROR | Level::WARN => metadata.target().starts_with("zenoh"),
+            Level::ERROR | Level::WARN => {
+                metadata.target().starts_with("zenoh") || metadata.target().starts_with(TUNNEL)
+            }
             Level::DEBUG => metadata.target() == ACCEPTING,
             _ => false,
         }
@@ -89,7 +94,7 @@ impl Visit for Line {
 }
 
 /// Text of rustls or zenoh, the side that logs it, and its meaning.
-const EXPLANATIONS: [(&str, Side, &str); 25] = [
+const EXPLANATIONS: [(&str, Side, &str); 34] = [
     (
         "certificate not valid for name",
         Side::Joins,
@@ -139,7 +144,24 @@ const EXPLANATIONS: [(&str, Side, &str); 25] = [
         "the coordinator refused this host's certificate: it has expired, or the coordinator's clock is \
          ahead",
     ),
+    (
+        "fatal alert: CertificateRevoked",
+        Side::Joins,
+        "the coordinator refused this host's certificate: it was revoked; make a new bundle with 'kagiri \
+         fleet init DIR --host NAME --replace'",
+    ),
+    ("fatal alert: ProtocolVersion", Side::Joins, "the listener does not use TLS 1.3"),
     ("fatal alert:", Side::Joins, "the coordinator refused this host's certificate"),
+    (
+        "not in the coordinator's list",
+        Side::Joins,
+        "the coordinator's list of members does not contain this host; copy the coordinator's bundle again",
+    ),
+    (
+        "too many links",
+        Side::Joins,
+        "too many agents use this host's name: end them, or make a bundle for each",
+    ),
     (
         "in response to an OpenSyn",
         Side::Joins,
@@ -164,6 +186,7 @@ const EXPLANATIONS: [(&str, Side, &str); 25] = [
         "the listener closed the connection at once: it requires TLS, or is not a coordinator",
     ),
     ("deadline has elapsed", Side::Joins, "the listener does not respond"),
+    ("timed out", Side::Joins, "the listener does not respond"),
     (
         "UsrPwd extension",
         Side::Listens,
@@ -191,6 +214,19 @@ const EXPLANATIONS: [(&str, Side, &str); 25] = [
         "a host did not trust this coordinator's certificate: the host's bundle is of another fleet, or has \
          expired",
     ),
+    ("peer certificate: Revoked", Side::Listens, "a host tried to join with a revoked certificate"),
+    (
+        "not in the list of members",
+        Side::Listens,
+        "a host tried to join that is not in this coordinator's list of members; copy the coordinator's \
+         bundle again",
+    ),
+    ("links already", Side::Listens, "too many agents use one host's name"),
+    (
+        "not this version's protocol",
+        Side::Listens,
+        "a host of another version tried to join; install the same kagiri on both",
+    ),
     ("corrupt message", Side::Listens, "a host connected without TLS"),
 ];
 
@@ -200,13 +236,33 @@ enum Side {
     Listens,
 }
 
+/// Removes locations in zenoh's source, which contain paths of the build machine.
+pub(crate) fn without_source_locations(line: &str) -> String {
+    let is_place = |word: &str| {
+        word.trim_end_matches(['.', ']'])
+            .rsplit_once(".rs:")
+            .is_some_and(|(_, number)| number.parse::<u32>().is_ok())
+    };
+    let mut words: Vec<&str> = Vec::new();
+    for word in line.split_whitespace() {
+        match is_place(word) && words.last() == Some(&"at") {
+            true => drop(words.pop()),
+            false => words.push(word),
+        }
+    }
+    words.join(" ")
+}
+
 pub fn explain(lines: &[String]) -> Option<String> {
     lines.iter().rev().find_map(|line| {
-        // The listening side ends its lines with unrelated advice.
-        let listens = line.contains("open file limit") || line.contains("UsrPwd");
-        let side = if listens { Side::Listens } else { Side::Joins };
+        let refused = line.strip_prefix(LISTENER_LOG);
+        let side = if refused.is_some() || line.contains("UsrPwd") { Side::Listens } else { Side::Joins };
         let found = EXPLANATIONS.iter().find(|(words, of, _)| *of == side && line.contains(words));
-        found.map(|(.., meaning)| (*meaning).to_owned())
+        let peer = refused.and_then(|refused| refused.split_once(": ")).map(|(peer, _)| peer);
+        found.map(|(.., meaning)| match peer {
+            Some(peer) => format!("{meaning} (from {peer})"),
+            None => (*meaning).to_owned(),
+        })
     })
 }
 
@@ -238,9 +294,9 @@ mod tests {
             "what?",
         ]);
         assert!(explained.unwrap().contains("not issued by this fleet's authority (ca.pem)"));
-        let explained =
-            explain(&["invalid peer certificate: UnknownIssuer. Hint: increase the system open file limit."]);
-        assert!(explained.unwrap().starts_with("a host tried to join"));
+        let explained = explain(&["refused 192.0.2.7: invalid peer certificate: UnknownIssuer"]).unwrap();
+        assert!(explained.starts_with("a host tried to join"), "{explained}");
+        assert!(explained.ends_with("(from 192.0.2.7)"), "{explained}");
         assert_eq!(explain(&["what?"]), None);
     }
 }

@@ -11,6 +11,12 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use super::name::{Member, MemberKind};
 use super::{IdentityError, file};
 
+/// The authority's list of revoked certificates (CRL, RFC 5280).
+pub(super) const REVOKED_FILE: &str = "revoked.pem";
+
+/// Time to replace credentials before they end.
+const EXPIRY_WARNING_DAYS: u32 = 14;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Agent,
@@ -43,6 +49,8 @@ pub struct Credentials {
     pub users: Option<PathBuf>,
     /// All members, for the listening side.
     pub members: Vec<Member>,
+    /// Revoked certificates, for the listening side.
+    pub revoked: Option<PathBuf>,
     pub holder: Member,
     /// Earliest end of the certificates.
     pub not_after: SystemTime,
@@ -109,6 +117,7 @@ impl Credentials {
             login,
             users: users.map(|(path, _)| path),
             members,
+            revoked: there(REVOKED_FILE),
             holder,
             not_after: ends,
         })
@@ -138,6 +147,27 @@ impl Credentials {
 
     pub fn left(&self, now: SystemTime) -> Duration {
         self.not_after.duration_since(now).unwrap_or_default()
+    }
+
+    /// What to do about credentials that expire soon.
+    pub fn expiry_warning(&self, now: SystemTime) -> Option<String> {
+        const DAY: Duration = Duration::from_secs(86_400);
+        let left = self.left(now);
+        let option = match self.holder.kind {
+            MemberKind::Agent => "--host",
+            MemberKind::Coordinator => "--coordinator",
+            MemberKind::Router => "--router",
+        };
+        (left < EXPIRY_WARNING_DAYS * DAY).then(|| {
+            format!(
+                "{}: these credentials end on {}, in {} days; make new ones with 'kagiri fleet init DIR \
+                 {option} {} --replace', and copy them here",
+                self.dir.display(),
+                day(self.not_after),
+                left.as_secs() / DAY.as_secs(),
+                self.holder.name
+            )
+        })
     }
 }
 
@@ -195,15 +225,18 @@ impl Certificate {
             || IdentityError::invalid(path, "it is no certificate in PEM form; copy the bundle again");
         let (_, pem) = x509_parser::pem::parse_x509_pem(text.as_bytes()).map_err(|_| invalid())?;
         let (_, parsed) = X509Certificate::from_der(&pem.contents).map_err(|_| invalid())?;
-        let time = |seconds: i64| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.max(0).unsigned_abs());
-        let not_before = time(parsed.validity().not_before.timestamp());
-        let not_after = time(parsed.validity().not_after.timestamp());
+        let not_before = system_time(parsed.validity().not_before.timestamp());
+        let not_after = system_time(parsed.validity().not_after.timestamp());
         Ok(Self { path: path.to_owned(), not_before, not_after, der: pem.contents })
     }
 
     fn parsed(&self) -> Result<X509Certificate<'_>, IdentityError> {
         let invalid = |_| IdentityError::invalid(&self.path, "it is no certificate");
         X509Certificate::from_der(&self.der).map(|(_, parsed)| parsed).map_err(invalid)
+    }
+
+    pub fn serial(&self) -> Result<Vec<u8>, IdentityError> {
+        Ok(self.parsed()?.raw_serial().to_vec())
     }
 
     pub fn belongs_to(&self, key: &KeyPair) -> bool {
@@ -253,6 +286,26 @@ impl Certificate {
         };
         Err(IdentityError::invalid(&self.path, problem))
     }
+}
+
+/// The verified certificate of the other side of a link.
+pub(crate) struct PeerCertificate {
+    /// Common name: a member.
+    pub holder: String,
+    pub not_after: SystemTime,
+}
+
+impl PeerCertificate {
+    /// `None` if it is no certificate, or has no common name.
+    pub fn read(der: &[u8]) -> Option<Self> {
+        let (_, parsed) = X509Certificate::from_der(der).ok()?;
+        let holder = parsed.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
+        Some(Self { holder, not_after: system_time(parsed.validity().not_after.timestamp()) })
+    }
+}
+
+fn system_time(seconds: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.max(0).unsigned_abs())
 }
 
 fn day(time: SystemTime) -> String {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::IdentityError;
 
-const BYTES_MAX: u64 = 1 << 20;
+const BYTES_MAX: u64 = 16 << 20;
 
 pub(super) fn failed(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> IdentityError {
     move |source| IdentityError::File { what, path: path.to_owned(), source }
@@ -18,6 +18,12 @@ pub(super) fn write_new(path: &Path, text: &str) -> Result<(), IdentityError> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(failed("write", path))
+}
+
+/// Appends to a file that only its owner can read.
+pub(super) fn append(path: &Path, text: &str) -> Result<(), IdentityError> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed("write", path))
 }
 
 /// Flushes the file system to disk: once, instead of for every file.

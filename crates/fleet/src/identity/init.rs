@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::authority::Authority;
-use super::credentials::Certificate;
+use super::credentials::{Certificate, REVOKED_FILE};
 use super::name::{Member, MemberKind};
+use super::revocations::Revocations;
 use super::{IdentityError, access, file};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct InitOptions {
     pub coordinator: Option<ServerName>,
     pub routers: Vec<ServerName>,
     pub hosts: Vec<String>,
+    /// Hosts to remove, whose certificates are revoked.
+    pub revoke: Vec<String>,
     /// `None`: as the fleet does; certificates for a new fleet.
     pub auth: Option<Auth>,
     pub days: u32,
@@ -44,7 +47,12 @@ pub struct Initialized {
     pub kept: Vec<PathBuf>,
     /// Changed files in existing bundles, which must be copied again.
     pub updated: Vec<PathBuf>,
+    /// Removed members, with the number of their revoked certificates.
+    pub revoked: Vec<(Member, usize)>,
 }
+
+/// Life of certificates, unless the owner chooses another.
+pub const DAYS_DEFAULT: u32 = 90;
 
 /// Initial policy of a bundle: the same as without a file.
 const POLICY: &str = include_str!("policy.toml");
@@ -53,6 +61,7 @@ const POLICY: &str = include_str!("policy.toml");
 /// Errors: Invalid names, a missing coordinator, existing bundles, or files that cannot be written.
 pub fn init(init: &InitOptions) -> Result<Initialized, IdentityError> {
     let requested_members = requested_members(init)?;
+    let revoke = members_to_revoke(init, &requested_members)?;
     let dir = FleetDir { dir: &init.dir };
     let new = !dir.authority().join("ca.key").exists();
     let auth = dir.auth(init, new)?;
@@ -70,6 +79,16 @@ pub fn init(init: &InitOptions) -> Result<Initialized, IdentityError> {
         false => Authority::open(&dir.authority(), now)?,
     };
     let mut members = dir.members(auth)?;
+    let revocations = Revocations { ca: &dir.authority() };
+    let mut revoked = Vec::new();
+    for member in revoke {
+        let serials = revocations.serials(&member, &dir.bundle(&member))?;
+        if !members.remove(&member) && serials.is_empty() {
+            return Err(IdentityError::Usage(format!("--revoke {member}: this fleet has no such member")));
+        }
+        revocations.revoke(&authority, &member, &serials, now)?;
+        revoked.push((member, serials.len()));
+    }
     for (member, _) in &requested_members {
         members.admit(member)?;
     }
@@ -88,6 +107,8 @@ pub fn init(init: &InitOptions) -> Result<Initialized, IdentityError> {
         file::make_dir(&next)?;
         file::write_new(&next.join("ca.pem"), &authority.pem)?;
         if let Some(issued) = issued {
+            // Before anybody can have it: a certificate that is not listed could not be revoked.
+            revocations.note_issued(member, &issued.serial)?;
             file::write_new(&next.join("cert.pem"), &issued.certificate_pem)?;
             file::write_new(&next.join("key.pem"), &issued.key_pem)?;
         }
@@ -111,7 +132,7 @@ pub fn init(init: &InitOptions) -> Result<Initialized, IdentityError> {
     let mut updated = dir.publish(&members)?;
     updated.retain(|path| !bundles.iter().any(|bundle| path.starts_with(bundle)));
     file::sync(&init.dir)?;
-    Ok(Initialized { authority: new, auth, bundles, kept, updated })
+    Ok(Initialized { authority: new, auth, bundles, kept, updated, revoked })
 }
 
 fn requested_members(init: &InitOptions) -> Result<Vec<(Member, Vec<String>)>, IdentityError> {
@@ -134,10 +155,28 @@ fn requested_members(init: &InitOptions) -> Result<Vec<(Member, Vec<String>)>, I
             return Err(IdentityError::Usage(format!("'{}' is named twice", member.name)));
         }
     }
-    match requested_members.is_empty() {
+    match requested_members.is_empty() && init.revoke.is_empty() {
         true => Err(IdentityError::Usage("nothing to do: name hosts with --host, or the coordinator".into())),
         false => Ok(requested_members),
     }
+}
+
+fn members_to_revoke(
+    init: &InitOptions,
+    requested: &[(Member, Vec<String>)],
+) -> Result<Vec<Member>, IdentityError> {
+    let check = |name: &String| {
+        let member: Member = name.parse()?;
+        let problem = if member.kind != MemberKind::Agent {
+            "agents would not learn of it; make a new fleet in another folder, and copy all bundles"
+        } else if requested.iter().any(|(other, _)| *other == member) {
+            "the same command makes a bundle for it; use two commands"
+        } else {
+            return Ok(member);
+        };
+        Err(IdentityError::Usage(format!("--revoke {name}: {problem}")))
+    };
+    init.revoke.iter().map(check).collect()
 }
 
 struct FleetDir<'a> {
@@ -216,6 +255,10 @@ impl FleetDir<'_> {
         };
         if self.coordinator().is_dir() {
             put(self.coordinator().join(name), &members.text())?;
+            let revoked = self.authority().join(REVOKED_FILE);
+            if revoked.exists() {
+                put(self.coordinator().join(REVOKED_FILE), &file::read(&revoked)?)?;
+            }
         }
         let passwords = members.auth == Auth::Passwords;
         let all: Vec<_> = members.entries.iter().map(|(member, _)| member.clone()).collect();
@@ -251,8 +294,7 @@ impl FleetDir<'_> {
         )
     }
 
-    /// Further names in the coordinator's certificate; none if it is not available. Without loopback, and
-    /// without IPv6 addresses, for which zenoh cannot verify a certificate.
+    /// Further names in the coordinator's certificate, without loopback; none if it is not available.
     fn other_names(&self, coordinator: &str) -> Vec<String> {
         let path = self.coordinator().join("cert.pem");
         let subject_names = std::fs::read_to_string(&path).ok().and_then(|text| {
@@ -260,7 +302,7 @@ impl FleetDir<'_> {
             certificate.subject_names().ok()
         });
         let is_other = |name: &String| {
-            name != coordinator && !["localhost", "127.0.0.1"].contains(&name.as_str()) && !name.contains(':')
+            name != coordinator && !["localhost", "127.0.0.1", "::1"].contains(&name.as_str())
         };
         subject_names.unwrap_or_default().into_iter().filter(is_other).collect()
     }
@@ -290,6 +332,13 @@ impl Members {
             None => self.entries.push((member.clone(), password)),
         }
         Ok(())
+    }
+
+    /// Whether it was there.
+    fn remove(&mut self, member: &Member) -> bool {
+        let before = self.entries.len();
+        self.entries.retain(|(there, _)| there != member);
+        self.entries.len() < before
     }
 
     fn password(&self, member: &Member) -> Option<&str> {

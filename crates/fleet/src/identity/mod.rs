@@ -3,15 +3,16 @@
 //! `kagiri fleet init` makes, offline and in one folder:
 //!
 //! ```text
-//! ca/                    ca.pem, ca.key: stays on this machine
-//! bundles/coordinator/   ca.pem, cert.pem, key.pem, members | users, login
+//! ca/                    ca.pem, ca.key, issued, revoked: stays on this machine
+//! bundles/coordinator/   ca.pem, cert.pem, key.pem, members | users, login, revoked.pem
 //! bundles/NAME/          ca.pem, cert.pem, key.pem | login, policy.toml, join.txt
 //! routers/NAME/          the same for an external router, with zenohd.json5
 //! ```
 //!
 //! With certificates, both sides show theirs (mutual TLS). With passwords, the coordinator shows its
-//! certificate and agents log in inside TLS. zenoh's access control identifies a holder by the certificate's
-//! common name: the host's name, or `coordinator@NAME` and `router@NAME`, which no host can have.
+//! certificate and agents log in inside TLS. zenoh's access control identifies a holder by its user name,
+//! which the tunnel makes the certificate's common name (an external router reads it from the certificate):
+//! the host's name, or `coordinator@NAME` and `router@NAME`, which no host can have.
 
 mod access;
 mod authority;
@@ -20,12 +21,16 @@ mod credentials;
 mod file;
 mod init;
 mod name;
+mod revocations;
 
 use std::path::PathBuf;
 
-pub use access::{access_control, low_pass_filter, zenohd};
+pub(crate) use access::LEASE;
+pub use access::{ZenohSetting, access_control, low_pass_filter, zenohd};
+pub(crate) use connect_error::LISTENER_LOG;
+pub(crate) use credentials::PeerCertificate;
 pub use credentials::{Credentials, Login, Role};
-pub use init::{Auth, InitOptions, Initialized, ServerName, init};
+pub use init::{Auth, DAYS_DEFAULT, InitOptions, Initialized, ServerName, init};
 pub use name::{Member, MemberKind};
 
 #[derive(Debug, thiserror::Error)]

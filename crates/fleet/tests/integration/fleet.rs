@@ -75,7 +75,7 @@ fn missing_and_busy_hosts_are_listed() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let _agents = ["pc-1", "pc-2"].map(|name| Agent::start(name, &endpoint, dir.path(), false));
     let role = Role::Router { listen: vec![endpoint.clone()] };
-    let _router = session::open(&role, &[], GUARD).unwrap();
+    let _router = session::open(&role, None, &[], GUARD).unwrap();
     let on_router = |run: &str| coordinator_as(Role::Client { connect: endpoint.clone() }, run);
     let mut first = on_router("run-4");
     first.recruit(&[wish("pc-1")], GUARD, &|_| {}).unwrap();

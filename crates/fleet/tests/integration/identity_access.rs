@@ -191,7 +191,7 @@ fn coordinator_works_through_a_router() {
     }
 }
 
-/// An agent that was removed from the list connects, and sends nothing.
+/// A member that is not on the coordinator's list is refused before it reaches the bus.
 #[test]
 fn unlisted_member_is_denied() {
     let dir = tempfile::tempdir().unwrap();
@@ -200,22 +200,10 @@ fn unlisted_member_is_denied() {
     let text = std::fs::read_to_string(&members).unwrap();
     std::fs::write(&members, text.replace("b\n", "")).unwrap();
     let (router, at) = start_router(Some(&load(dir.path(), "coordinator")), "127.0.0.1");
-    let [a, b] = ["a", "b"].map(|name| session_of(&at, Some(&load(dir.path(), name))).unwrap());
+    let join = |name: &str| session_of(&at, Some(&load(dir.path(), name)));
+    let why = join("b").map(drop).unwrap_err();
+    assert!(why.contains("not in the coordinator's list of members"), "{why}");
+    let a = join("a").unwrap();
     let message = router.declare_subscriber("kagiri/**").wait().unwrap();
-    let _asked = answers_on(&b, &request_key("b", "1"));
-    let _token = b.liveliness().declare_token(agent_key("b", "1")).wait().unwrap();
-    b.put(notification_key("b"), "x")
-        .congestion_control(zenoh::qos::CongestionControl::Block)
-        .wait()
-        .unwrap();
-    // b's notifications had enough time while ten of a's arrived.
-    for _ in 0..10 {
-        assert_eq!(
-            hears(&message, || a.put(notification_key("a"), "x").wait().unwrap()),
-            notification_key("a")
-        );
-    }
-    assert!(ask(&router, &request_key("*", "*")).is_empty());
-    let there = router.liveliness().get(agent_key("*", "*")).timeout(WITHIN).wait().unwrap();
-    assert_eq!(there.into_iter().filter(|reply| reply.result().is_ok()).count(), 0);
+    assert_eq!(hears(&message, || a.put(notification_key("a"), "x").wait().unwrap()), notification_key("a"));
 }

@@ -123,8 +123,9 @@ fn run() -> String {
     "run".to_owned()
 }
 
-fn taken(endpoint: &str, dir: &Path) -> (zenoh::Session, Agent) {
-    let session = session::open(&Role::Router { listen: vec![endpoint.to_owned()] }, &[], GUARD).unwrap();
+fn taken(endpoint: &str, dir: &Path) -> (session::BusSession, Agent) {
+    let session =
+        session::open(&Role::Router { listen: vec![endpoint.to_owned()] }, None, &[], GUARD).unwrap();
     let agent = Agent::start("nas", endpoint, dir, false);
     let tokens = || session.liveliness().get(protocol::agents_key()).wait().unwrap();
     until("it joins", || tokens().iter().count() == 1);

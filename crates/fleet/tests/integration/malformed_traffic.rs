@@ -221,7 +221,7 @@ fn agent_refuses_malformed_requests_and_continues() {
     let dir = tempfile::tempdir().unwrap();
     let _agent = Agent::start("nas", &endpoint, dir.path(), false);
     let role = Role::Router { listen: vec![endpoint.clone()] };
-    let hostile = session::open(&role, &[], GUARD).unwrap();
+    let hostile = session::open(&role, None, &[], GUARD).unwrap();
     let matching =
         hostile.liveliness().declare_subscriber(protocol::agents_key()).history(true).wait().unwrap();
     matching.recv_timeout(GUARD).unwrap().expect("the agent's token");

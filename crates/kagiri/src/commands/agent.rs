@@ -11,7 +11,6 @@ use base::permit::Permit;
 use base::units::Span;
 use clap::Args;
 use fleet::agent::{self, RunOwner};
-use fleet::identity::Role;
 use fleet::policy::{self, Grant, Policy};
 use fleet::protocol;
 use serde_json::Value;
@@ -83,6 +82,7 @@ impl AgentArgs {
 
     fn setting(&self, stop: Arc<std::sync::atomic::AtomicBool>) -> Result<agent::AgentConfig, Failure> {
         let identity = hosts::Identity::load_of_host(self.credentials.as_deref())?;
+        identity.warn_of_expiry();
         let join = identity.joinable(&self.join)?;
         let name = self.valid_name(&identity)?;
         let data_dir = self.data.clone().map_or_else(dirs::data_dir, Ok)?;
@@ -105,7 +105,7 @@ impl AgentArgs {
             permits: grants(self.read_policy(&name, data_dir)?),
             name,
             join,
-            more: identity.settings(Role::Agent),
+            credentials: identity.credentials(),
             kinds: run::registry::BUILT_IN.part_kinds(),
             host,
             version: env!("CARGO_PKG_VERSION").to_owned(),

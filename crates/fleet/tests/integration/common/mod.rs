@@ -116,7 +116,7 @@ impl Agent {
         let setting = agent::AgentConfig {
             name: name.to_owned(),
             join: endpoint.to_owned(),
-            more: Vec::new(),
+            credentials: None,
             kinds: kinds(),
             host: HostContext { name: name.to_owned(), ..context(dir) },
             permits: Arc::new(|_, _| Ok(Arc::new(Everything))),
@@ -151,6 +151,7 @@ pub fn coordinator(endpoint: &str, run: &str) -> Coordinator {
 pub fn coordinator_as(role: Role, run: &str) -> Coordinator {
     let setting = CoordinatorConfig {
         role,
+        credentials: None,
         more: Vec::new(),
         clock: DatagramAddress::Udp("127.0.0.1:0".parse().expect("a test needs it")),
         name: "test".into(),

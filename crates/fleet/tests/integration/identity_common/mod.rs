@@ -4,10 +4,9 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet::identity::{Auth, Credentials, InitOptions, Initialized, Role, ServerName, init};
+use fleet::identity::{Auth, Credentials, InitOptions, Initialized, ServerName, init};
 use fleet::identity::{access_control, low_pass_filter};
-use fleet::session::{self, ZenohSetting};
-use zenoh::Session;
+use fleet::session::{self, BusSession};
 
 /// Longer than a session needs to be opened; one that is refused fails at once.
 pub const WITHIN: Duration = Duration::from_secs(5);
@@ -26,6 +25,7 @@ pub fn more(dir: &Path, hosts: &[&str]) -> InitOptions {
         coordinator: None,
         routers: Vec::new(),
         hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+        revoke: Vec::new(),
         auth: None,
         days: 825,
         replace: false,
@@ -41,21 +41,25 @@ pub fn load(dir: &Path, name: &str) -> Credentials {
 }
 
 /// A router as the coordinator opens it, on an address of loopback; and the endpoint to join it by.
-pub fn start_router(credentials: Option<&Credentials>, host: &str) -> (Session, String) {
+pub fn start_router(credentials: Option<&Credentials>, host: &str) -> (BusSession, String) {
     let port = TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().port();
     let scheme = if credentials.is_some() { "tls" } else { "tcp" };
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let at = format!("{scheme}/{host}:{port}");
-    let mut settings = credentials.map(|of| of.zenoh_json(Role::Coordinator)).unwrap_or_default();
-    settings.extend([access_control(credentials), low_pass_filter()]);
+    let settings = [access_control(credentials), low_pass_filter()];
     let role = session::Role::Router { listen: vec![at.clone()] };
-    (session::open(&role, &settings, WITHIN).unwrap(), at)
+    (session::open(&role, credentials, &settings, WITHIN).unwrap(), at)
 }
 
-pub fn join(endpoint: &str, settings: &[ZenohSetting]) -> Result<Session, String> {
+pub fn join_within(
+    endpoint: &str,
+    credentials: Option<&Credentials>,
+    within: Duration,
+) -> Result<BusSession, String> {
     let role = session::Role::Client { connect: endpoint.to_owned() };
-    session::open(&role, settings, WITHIN).map_err(|error| error.to_string())
+    session::open(&role, credentials, &[], within).map_err(|error| error.to_string())
 }
 
-pub fn session_of(endpoint: &str, credentials: Option<&Credentials>) -> Result<Session, String> {
-    join(endpoint, &credentials.map(|of| of.zenoh_json(Role::Agent)).unwrap_or_default())
+pub fn session_of(endpoint: &str, credentials: Option<&Credentials>) -> Result<BusSession, String> {
+    join_within(endpoint, credentials, WITHIN)
 }

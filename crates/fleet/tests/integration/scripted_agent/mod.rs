@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use fleet::clock::Prober;
 use fleet::protocol::{self, Description, PROTOCOL, Request, Response};
+use fleet::session::BusSession;
 use fleet::session::{self, Role};
 use serde_json::Value;
-use zenoh::{Session, Wait};
+use zenoh::Wait;
 
 use crate::common::GUARD;
 
 /// Leaves when dropped.
 pub struct ScriptedAgent {
-    pub session: Session,
+    pub session: BusSession,
     name: String,
 }
 
@@ -27,7 +28,7 @@ impl ScriptedAgent {
     /// Joins with a token of this protocol version.
     pub fn join(name: &str, endpoint: &str, version: u32, answers: Arc<Answers>) -> Self {
         let role = Role::Client { connect: endpoint.to_owned() };
-        let session = session::open(&role, &[], GUARD).unwrap();
+        let session = session::open(&role, None, &[], GUARD).unwrap();
         let (key, instance) =
             (protocol::request_key(name, &session.zid().to_string()), session.zid().to_string());
         let questions = session.declare_queryable(key.clone()).callback(move |query| {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use base::placement::Wish;
 use clap::Args;
-use fleet::identity::{self, Auth, IdentityError, InitOptions, Initialized, ServerName};
+use fleet::identity::{self, Auth, DAYS_DEFAULT, IdentityError, InitOptions, Initialized, ServerName};
 
 use crate::exit::{Code, Failure, Outcome};
 use crate::output;
@@ -21,6 +21,7 @@ use crate::output;
     scp -r fleet/bundles/nas/. nas:/etc/kagiri/\n  \
     kagiri fleet init fleet --host pc-21               add a host later\n  \
     kagiri fleet init fleet --host nas --replace       renew a certificate\n  \
+    kagiri fleet init fleet --revoke nas               withdraw its certificates\n  \
     kagiri fleet init fleet --router hub,hub.example   add a router\n  \
     kagiri fleet init fleet2 --password --coordinator desk --host nas   passwords\n\n\
     See docs/fleet-security.md for the security model."
@@ -40,11 +41,14 @@ pub struct Init {
     /// its zenohd.json5; repeatable
     #[arg(long, value_name = "NAME[,ADDRESS...]")]
     router: Vec<String>,
+    /// Remove these hosts and revoke all their certificates; repeatable
+    #[arg(long, value_name = "NAMES")]
+    revoke: Vec<String>,
     /// Let hosts log in with passwords inside TLS, instead of with certificates
     #[arg(long)]
     password: bool,
     /// Days for which new certificates are valid (that of the authority: ten years)
-    #[arg(long, value_name = "N", default_value_t = 825)]
+    #[arg(long, value_name = "N", default_value_t = DAYS_DEFAULT)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
     /// Replace existing bundles, but keep their policy.toml
@@ -73,7 +77,8 @@ impl Init {
         let request = InitOptions {
             coordinator: named(self.coordinator),
             routers: self.router.iter().filter_map(split).collect(),
-            hosts: self.host.iter().map(spelled_out).collect::<Result<Vec<_>, _>>()?.concat(),
+            hosts: spelled_out("--host", &self.host)?,
+            revoke: spelled_out("--revoke", &self.revoke)?,
             auth: self.password.then_some(Auth::Passwords),
             days: self.days,
             replace: self.replace,
@@ -88,11 +93,15 @@ impl Init {
     }
 }
 
-/// The names that a pattern such as `pc-[1-20]` spells out.
-fn spelled_out(text: &String) -> Result<Vec<String>, Failure> {
-    let wish = Wish { hosts: text.clone(), count: None, at_least: None };
-    let names = wish.spelled_out().filter(|names| !names.is_empty());
-    names.ok_or_else(|| Failure::usage(format!("--host {text}: write names, or ranges as in pc-[1-20]")))
+/// The names that patterns such as `pc-[1-20]` spell out.
+fn spelled_out(option: &str, texts: &[String]) -> Result<Vec<String>, Failure> {
+    let names = |text: &String| {
+        let wish = Wish { hosts: text.clone(), count: None, at_least: None };
+        let names = wish.spelled_out().filter(|names| !names.is_empty());
+        names
+            .ok_or_else(|| Failure::usage(format!("{option} {text}: write names, or ranges as in pc-[1-20]")))
+    };
+    Ok(texts.iter().map(names).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 fn summary(dir: &Path, made: &Initialized) -> String {
@@ -105,6 +114,9 @@ fn summary(dir: &Path, made: &Initialized) -> String {
         let ca = dir.join("ca");
         text += &format!("New fleet with {kind}. Keep {} on this machine and safe.\n", ca.display());
     }
+    for (member, certificates) in &made.revoked {
+        text += &format!("revoked  {member}: certificates: {certificates}\n");
+    }
     for bundle in &made.bundles {
         text += &format!("made     {}\n", bundle.display());
     }
@@ -114,7 +126,9 @@ fn summary(dir: &Path, made: &Initialized) -> String {
     for file in &made.updated {
         text += &format!("changed  {}: copy it again and restart the program that uses it\n", file.display());
     }
-    text += "Copy each bundle to its machine over an encrypted connection; join.txt in a host's bundle \
-    explains how to join.\n";
+    if !made.bundles.is_empty() {
+        text += "Copy each bundle to its machine over an encrypted connection; join.txt in a host's bundle \
+        explains how to join.\n";
+    }
     text
 }
