@@ -48,6 +48,9 @@ pub enum Progress {
     Failed(PartError),
 }
 
+/// Takes a line for the user.
+pub type Say = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// What the host offers to the parts that run on it.
 #[derive(Clone)]
 pub struct HostContext {
@@ -70,7 +73,9 @@ pub struct HostContext {
     /// Raised when the run is to end early.
     pub stop: Arc<AtomicBool>,
     /// Takes one line about what is being done now.
-    pub say: Arc<dyn Fn(&str) + Send + Sync>,
+    pub say: Say,
+    /// Takes a line that the user needs in order to go on, even if he asked for quiet; absent: `say` does.
+    pub announce: Option<Say>,
 }
 
 impl HostContext {
@@ -87,6 +92,7 @@ impl HostContext {
             program,
             stop: Arc::default(),
             say: Arc::new(|_| {}),
+            announce: None,
         }
     }
 
@@ -98,6 +104,11 @@ impl HostContext {
     /// Show the user what is being done now.
     pub fn say(&self, line: impl AsRef<str>) {
         (self.say)(line.as_ref());
+    }
+
+    /// Show the user what he needs in order to go on.
+    pub fn announce(&self, line: impl AsRef<str>) {
+        self.announce.as_ref().unwrap_or(&self.say)(line.as_ref());
     }
 }
 

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use base::part::{HostContext, PartError};
 use sys::net::{NetError, PortReservation};
 
-use super::part_settings::{PortEndpoint, PortTask};
+use super::part_settings::{FRONT_ENDS_TIMEOUT_S, PortEndpoint, PortTask};
 use workload::part::{self, Part, Peers};
 use workload::watch;
 
@@ -42,8 +42,10 @@ impl PortPart {
             return;
         }
         for (address, group) in endpoint.addresses.iter().zip(&endpoint.groups) {
-            host.say(format!(
-                "builder at {address}, orders at {group}, run {}; waiting for {front_ends} front ends",
+            // Without this line nobody can start the front ends.
+            host.announce(format!(
+                "builder at {address}, orders at {group}, run {}; waiting for {front_ends} front ends, \
+                 up to {FRONT_ENDS_TIMEOUT_S} s beyond the time stated for the trial",
                 endpoint.run
             ));
         }
@@ -146,7 +148,8 @@ mod tests {
         assert_eq!(facts.watch.pids[0], std::process::id());
         assert!(facts.addresses.iter().all(|address| TcpListener::bind(address).is_err()), "they are kept");
         let line = format!(
-            "builder at {}, orders at {}, run {}; waiting for 3 front ends",
+            "builder at {}, orders at {}, run {}; waiting for 3 front ends, up to 30 s beyond the time stated for \
+             the trial",
             facts.addresses[1], facts.groups[1], facts.run
         );
         assert_eq!(said.lock().unwrap()[1], line);

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::settings::DaqSettings;
 
+/// How long builders wait for front ends, which are started by hand.
+pub(crate) const FRONT_ENDS_TIMEOUT_S: u64 = 30;
+
 /// Settings of the port, the standing part on each builder's host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PortTask {

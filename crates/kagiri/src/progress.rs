@@ -82,6 +82,14 @@ impl Progress {
         }
     }
 
+    /// A line that the user needs, even with `--quiet`.
+    pub fn announce(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => output::say(text),
+        }
+    }
+
     /// A short-lived note: on the bar where there is one, else a line.
     pub fn note(&self, text: &str) {
         if self.bar.is_none() {

@@ -135,11 +135,12 @@ impl Session {
             common.quiet,
             Arc::clone(&self.stop),
         );
-        let (part_notes, bus_notes) = (progress.clone(), progress.clone());
+        let (part_notes, needed, bus_notes) = (progress.clone(), progress.clone(), progress.clone());
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let host = HostContext {
             stop: Arc::clone(&self.stop),
             say: Arc::new(move |line| part_notes.note(line)),
+            announce: Some(Arc::new(move |line| needed.announce(line))),
             ..HostContext::here(self.data_dir.clone(), journal_dir(), program)
         };
         let local = LocalBus::new(self.registry.part_kinds(), host);

@@ -39,6 +39,8 @@ pub(crate) struct AssemblerConfig {
     pub sources: u32,
     /// The last `front_ends` sources are front ends, whose fragments may have any size.
     pub front_ends: u64,
+    /// The longest fragment of a front end: its share of the memory.
+    pub claim_bytes_max: u64,
     pub sizes: FragmentSizes,
     pub memory_bytes: u64,
 }
@@ -145,18 +147,26 @@ impl Assembler {
         Err(None)
     }
 
-    /// Whether a fragment's whole payload has the length that both sides draw from the settings.
-    pub(super) fn has_expected_length(&self, fragment: &FragmentHeader, payload_bytes: u32) -> bool {
+    /// Checks the length of a fragment's whole payload; the error is the reason for the report. A front end
+    /// may claim its share of the memory, so that others find room; kagiri's own sources draw the length from
+    /// the settings.
+    pub(super) fn check_length(
+        &self,
+        fragment: &FragmentHeader,
+        payload_bytes: u32,
+    ) -> Result<(), &'static str> {
         let front_ends = u32::try_from(self.config.front_ends).unwrap_or(self.config.sources);
         if fragment.source >= self.config.sources.saturating_sub(front_ends) {
-            return true;
-        }
-        if fragment.flags.has(FragmentFlags::EMPTY) {
-            return payload_bytes == 0;
+            let fits = u64::from(payload_bytes) <= self.config.claim_bytes_max;
+            return if fits { Ok(()) } else { Err("too_large") };
         }
         let expected = self.config.sizes.bytes(fragment.event, fragment.source);
-        payload_bytes == expected
-            || (fragment.flags.has(FragmentFlags::TRUNCATED) && payload_bytes < expected)
+        let is_expected = match () {
+            () if fragment.flags.has(FragmentFlags::EMPTY) => payload_bytes == 0,
+            () if fragment.flags.has(FragmentFlags::TRUNCATED) => payload_bytes <= expected,
+            () => payload_bytes == expected,
+        };
+        if is_expected { Ok(()) } else { Err("payload_length") }
     }
 
     /// Memory for a source's fragment; `None`: the limit is reached.
@@ -224,10 +234,12 @@ impl Assembler {
 impl MessageSink for Assembler {
     fn begin_fragment(&mut self, fragment: &FragmentHeader) -> Destination {
         let reason = match self.find_event(fragment) {
-            Ok(_) if !self.has_expected_length(fragment, fragment.payload_bytes) => "payload_length",
-            Ok(slot) => match self.allocate(slot, fragment.source, fragment.payload_bytes) {
-                Some(range) => return Destination::Memory { slot, event: fragment.event, range },
-                None => "no_memory",
+            Ok(slot) => match self.check_length(fragment, fragment.payload_bytes) {
+                Ok(()) => match self.allocate(slot, fragment.source, fragment.payload_bytes) {
+                    Some(range) => return Destination::Memory { slot, event: fragment.event, range },
+                    None => "no_memory",
+                },
+                Err(reason) => reason,
             },
             Err(Some(reason)) => reason,
             Err(None) => return Destination::Discard,
@@ -284,6 +296,7 @@ mod tests {
             builders_all: 1,
             sources: 2,
             front_ends: 0,
+            claim_bytes_max: 0,
             sizes: FragmentSizes::new(&size, 7, "").expect("sizes"),
             memory_bytes: 2 * u64::from(BYTES),
         });

@@ -238,8 +238,10 @@ impl DatagramReassembler {
         let memory = match self.partial.get(&key) {
             Some(partial) if partial.whole_bytes != whole_bytes => return Err("payload_length"),
             Some(partial) => partial.memory,
-            None if !assembler.has_expected_length(&header, whole_bytes) => return Err("payload_length"),
-            None => assembler.allocate(slot, header.source, whole_bytes).ok_or("no_memory")?,
+            None => {
+                assembler.check_length(&header, whole_bytes)?;
+                assembler.allocate(slot, header.source, whole_bytes).ok_or("no_memory")?
+            }
         };
         let target = assembler.bytes(slot, memory).get_mut(from as usize..to as usize);
         target.ok_or("payload_length")?.copy_from_slice(payload);

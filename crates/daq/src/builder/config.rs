@@ -58,6 +58,14 @@ impl BuilderConfig {
         crate::theory::fragment_wire_bytes(payload_bytes, self.settings.protocol)
     }
 
+    /// The longest fragment of a front end: half of its share of the memory, as fragments that are sent again
+    /// in other sizes take up to twice as much; at least a few usual ones.
+    fn claim_bytes_max(&self) -> u64 {
+        let shares = 2 * u64::from(self.sources()) * u64::from(self.window());
+        let usual_bytes = u64::from(self.mean_fragment_bytes()) * 4;
+        (self.settings.memory.bytes() / shares.max(1)).max(usual_bytes)
+    }
+
     pub(super) fn assembler(&self) -> AssemblerConfig {
         AssemblerConfig {
             run: self.run,
@@ -65,6 +73,7 @@ impl BuilderConfig {
             builders_all: self.builders_all.max(1),
             sources: self.sources(),
             front_ends: self.settings.front_ends,
+            claim_bytes_max: self.claim_bytes_max(),
             sizes: self.sizes.clone(),
             memory_bytes: self.settings.memory.bytes(),
         }

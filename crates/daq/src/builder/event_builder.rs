@@ -135,8 +135,10 @@ impl EventBuilder {
         let was_connected = self.sources.connect(source, at, group);
         self.assembler.source_connected(source);
         self.assembler.ledger.reconnected += u64::from(was_connected);
-        self.orders.source_connected(source, group, was_connected);
-        self.orders.sender.join(group, source, udp, is_new, &self.sources);
+        self.orders.sender.join(group, source, (peer.ip(), udp), is_new, &self.sources);
+        self.with_context(sockets, |orders, context| {
+            orders.source_connected(source, group, was_connected, context);
+        });
         self.publish_connected();
     }
 
@@ -145,6 +147,9 @@ impl EventBuilder {
         let Some(connection) = sockets.remove(at) else { return };
         let ledger = &mut self.assembler.ledger;
         let Some(Identity { source, group, .. }) = connection.identity else {
+            let no_hello =
+                if connection.parser.is_between_messages() { "no_hello" } else { "incomplete_hello" };
+            let reason = reason.or_else(|| (!self.is_stopping).then_some(no_hello));
             return reason.into_iter().for_each(|reason| ledger.count_turned_away(reason));
         };
         reason.into_iter().for_each(|reason| ledger.count_refused(reason));
@@ -172,7 +177,7 @@ impl EventBuilder {
             }
             Ok(Kind::Fragment) if is_udp => {
                 let (sender, sources) = (&self.orders.sender, &self.sources);
-                let is_from = |source| sender.udp_address(sources.group(source)) == Some(from);
+                let is_from = |source| sender.is_address_of(sources.group(source), from);
                 self.datagrams.receive(datagram, is_from, &mut self.assembler)
             }
             Ok(_) => Err(WireError::Side),

@@ -62,11 +62,36 @@ impl OrderScheduler {
         self.credit.as_ref().filter(|_| !self.is_push).map(CreditManager::fragments_until_grant)
     }
 
-    pub(super) fn source_connected(&mut self, source: u32, group: u32, was_connected: bool) {
+    /// A source connected. One that was connected before is asked again for the fragments that are missing:
+    /// what it sent over its earlier connection may be lost.
+    pub(super) fn source_connected(
+        &mut self,
+        source: u32,
+        group: u32,
+        was_connected: bool,
+        context: &mut OrderContext<'_>,
+    ) {
         self.retransmits.join(source, group);
-        if let Some(credit) = self.credit.as_mut().filter(|_| was_connected) {
-            credit.source_returned(source);
+        if !was_connected {
+            return;
         }
+        let (config, events) = (&self.config, context.events);
+        let lacks =
+            |event| events.slot_of(event).is_some_and(|slot| !events.event(slot).present.contains(source));
+        let bytes = |event, source| config.wire_bytes(config.sizes.bytes(event, source));
+        let granted = self.credit.as_mut().map(|credit| credit.source_returned(source, lacks, bytes));
+        let again = match granted {
+            Some(granted) if !self.is_push => granted,
+            _ => events.under_way().iter().map(|&(event, _)| event).filter(|&event| lacks(event)).collect(),
+        };
+        for event in again {
+            self.repeat_to(self.repeated_kind(), event, source, context);
+        }
+        self.send_grants(None, context);
+    }
+
+    fn repeated_kind(&self) -> Kind {
+        if self.is_push { Kind::Trigger } else { Kind::Grant }
     }
 
     pub(super) fn source_disconnected(&mut self, source: u32) {
@@ -233,7 +258,7 @@ impl OrderScheduler {
 
     /// Repeats unanswered orders. Returns an event whose time is over; to be called until there is none.
     pub(super) fn run_retransmits(&mut self, now_ns: u64, context: &mut OrderContext<'_>) -> Option<u64> {
-        let kind = if self.is_push { Kind::Trigger } else { Kind::Grant };
+        let kind = self.repeated_kind();
         while let Some(action) = self.retransmits.next_action(now_ns) {
             match action {
                 RetransmitAction::Multicast { event, first_source, sources } => {
@@ -268,11 +293,16 @@ impl OrderScheduler {
             if context.sources.group(source) != group || present.contains(source) {
                 continue;
             }
-            let order = self.order(kind, OrderFlags::AGAIN, event, (source, 1), context.events);
-            OrderSender::send_unicast(source, &order.encode(), context.sources, context.sockets);
-            self.counts.unicast += 1;
-            self.note_repeated(event, (source, 1), context.events);
+            self.repeat_to(kind, event, source, context);
         }
+    }
+
+    /// Repeats an order over one source's connection.
+    fn repeat_to(&mut self, kind: Kind, event: u64, source: u32, context: &mut OrderContext<'_>) {
+        let order = self.order(kind, OrderFlags::AGAIN, event, (source, 1), context.events);
+        OrderSender::send_unicast(source, &order.encode(), context.sources, context.sockets);
+        self.counts.unicast += 1;
+        self.note_repeated(event, (source, 1), context.events);
     }
 
     fn note_repeated(&mut self, event: u64, (first_source, sources): (u32, u32), events: &EventTable) {

@@ -19,6 +19,8 @@ pub(super) const MULTICAST_PROBE: u64 = u64::MAX;
 /// Sources that share a multicast receiver and a clock.
 #[derive(Debug)]
 struct Group {
+    /// The host from which its last source connected.
+    ip: IpAddr,
     /// Where it receives unicast datagrams; `None`: over its delegate's connection.
     udp: Option<SocketAddr>,
     /// One of its sources.
@@ -71,14 +73,14 @@ impl OrderSender {
         &mut self,
         group: u32,
         source: u32,
-        udp: Option<SocketAddr>,
+        (ip, udp): (IpAddr, Option<SocketAddr>),
         is_new: bool,
         sources: &SourceRegistry,
     ) {
         let at = group as usize;
         if is_new {
             let unicast_only = self.multicast.is_none() || self.is_settled;
-            let new = Group { udp, delegate: source, multicast_ok: false, unicast_only };
+            let new = Group { ip, udp, delegate: source, multicast_ok: false, unicast_only };
             match self.groups.get_mut(at) {
                 Some(old) => *old = new,
                 None => self.groups.push(new),
@@ -88,15 +90,22 @@ impl OrderSender {
             }
         }
         if let Some(group) = self.groups.get_mut(at) {
-            group.udp = udp;
+            (group.ip, group.udp) = (ip, udp);
             if !sources.is_connected(group.delegate) {
                 group.delegate = source;
             }
         }
     }
 
-    pub(super) fn udp_address(&self, group: u32) -> Option<SocketAddr> {
+    fn udp_address(&self, group: u32) -> Option<SocketAddr> {
         self.groups.get(group as usize)?.udp
+    }
+
+    /// Whether the group's fragments come from this address: its UDP port, or any port of its host if the
+    /// group has not named one.
+    pub(super) fn is_address_of(&self, group: u32, from: SocketAddr) -> bool {
+        let group = self.groups.get(group as usize);
+        group.is_some_and(|group| group.udp.map_or(group.ip == from.ip(), |udp| udp == from))
     }
 
     /// An order without an event.

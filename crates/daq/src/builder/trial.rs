@@ -9,6 +9,7 @@ use sys::thread::{thread_cpu_ns, thread_ready_ns};
 use super::credit_rounds::CreditRounds;
 use super::driver::{Driver, Early, Phase};
 use crate::missing_sources;
+use crate::part_settings::FRONT_ENDS_TIMEOUT_S;
 use crate::report::BuilderReport;
 use crate::scheduling::{Assignment, Barrier, CreditSearch, TriggerScheduler};
 use crate::settings::Carrier;
@@ -16,8 +17,7 @@ use crate::settings::Carrier;
 const MS: u64 = 1_000_000;
 /// How long to wait for sources, which should have connected before the start.
 const SOURCES_TIMEOUT_NS: u64 = 10_000 * MS;
-/// The same for front ends, which are started by hand.
-const FRONT_ENDS_TIMEOUT_NS: u64 = 30_000 * MS;
+const FRONT_ENDS_TIMEOUT_NS: u64 = FRONT_ENDS_TIMEOUT_S * 1_000 * MS;
 /// How long to wait for answers to clock and multicast probes.
 const PROBES_TIMEOUT_NS: u64 = 1_500 * MS;
 const PROBE_INTERVAL_NS: u64 = 20 * MS;
@@ -171,7 +171,7 @@ impl Trial {
                  them, or leave --front-ends out",
                 missing.len(),
                 self.driver.config.address,
-                FRONT_ENDS_TIMEOUT_NS / 1_000_000_000,
+                FRONT_ENDS_TIMEOUT_S,
                 missing_sources::text(missing.len() as u32, &missing),
                 if missing.len() == 1 { "is" } else { "are" },
             )

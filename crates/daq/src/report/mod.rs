@@ -50,9 +50,10 @@ pub struct Ledger {
     pub duplicate: u64,
     /// Refused, by reason: `wrong_run`, `wrong_version`, `bad_header`, `header_checksum`,
     /// `payload_checksum`, `payload_length`, `duplicate_source`, `unknown_source`, `never_triggered`,
-    /// `wrong_builder`, `from_the_past`, `no_memory`, `wrong_kind`, `configuration`.
+    /// `wrong_builder`, `from_the_past`, `too_large`, `no_memory`, `wrong_kind`, `configuration`.
     pub refused: BTreeMap<String, u64>,
-    /// Connections and datagrams of unidentified peers, by the same reasons; not part of the balance.
+    /// Connections and datagrams of unidentified peers, by the same reasons, and `no_hello` and
+    /// `incomplete_hello` for connections that ended without one; not part of the balance.
     pub turned_away: BTreeMap<String, u64>,
     /// Connections that broke in the middle of a fragment, and those that ended before the run did.
     pub broken_connections: u64,

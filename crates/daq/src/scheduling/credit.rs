@@ -180,9 +180,30 @@ impl CreditManager {
         }
     }
 
-    /// The source reconnected: later events wait for it.
-    pub(crate) fn source_returned(&mut self, source: u32) {
+    /// The source reconnected: later events wait for it, and so do those that lack its fragment (`lacks`).
+    /// Returns the latter ones that it was granted before: it must be asked again. That may exceed the
+    /// credit by its fragments. `bytes` as in [`Self::next_grant`].
+    pub(crate) fn source_returned(
+        &mut self,
+        source: u32,
+        lacks: impl Fn(u64) -> bool,
+        bytes: impl Fn(u64, u32) -> u64,
+    ) -> Vec<u64> {
         self.gone.remove(source);
+        let mut again = Vec::new();
+        for open in &mut self.events {
+            if !open.settled.contains(source) || !lacks(open.event) {
+                continue;
+            }
+            open.settled.remove(source);
+            if source < open.next_source {
+                let bytes = bytes(open.event, source);
+                (open.under_way, open.under_way_bytes) = (open.under_way + 1, open.under_way_bytes + bytes);
+                (self.under_way, self.under_way_bytes) = (self.under_way + 1, self.under_way_bytes + bytes);
+                again.push(open.event);
+            }
+        }
+        again
     }
 
     /// Ends an event; what it had under way is free again.
@@ -265,10 +286,30 @@ mod tests {
         credit.source_left(0, SIZE);
         credit.source_left(2, SIZE);
         assert_eq!(credit.next_grant(SIZE), grant(1, 3, 1));
-        credit.source_returned(1);
+        assert!(credit.source_returned(1, |_| false, SIZE).is_empty());
         credit.end_event(1);
         credit.begin_event(2);
         assert_eq!(credit.next_grant(SIZE), grant(2, 1, 1).map(|grant| Grant { sources: 3, ..grant }));
+    }
+
+    #[test]
+    fn returned_source_is_asked_again_for_what_it_was_granted() {
+        let mut credit = CreditManager::new(4, 2, GrantScope::Range);
+        credit.begin_event(1);
+        assert_eq!(credit.next_grant(SIZE), grant(1, 0, 2));
+        credit.source_left(0, SIZE);
+        credit.source_left(3, SIZE);
+        credit.begin_event(2);
+        assert_eq!(credit.source_returned(0, |_| true, SIZE), [1], "event 2 is not granted to it yet");
+        assert!(credit.source_returned(3, |_| true, SIZE).is_empty(), "neither event");
+        assert_eq!((credit.under_way, credit.under_way_bytes), (2, 2000));
+        for source in [0, 1] {
+            assert!(credit.fragment_arrived(1, source, 1000));
+        }
+        assert_eq!(credit.next_grant(SIZE), grant(1, 2, 2), "to source 3 as well");
+        credit.fragment_arrived(1, 2, 1000);
+        credit.fragment_arrived(1, 3, 1000);
+        assert_eq!((credit.next_grant(SIZE), credit.under_way), (grant(2, 0, 2), 2));
     }
 
     proptest! {

@@ -299,8 +299,7 @@ impl CreditSearch {
     }
 
     fn finish(&mut self) {
-        let stalled_before = self.smallest_stalled().is_some();
-        self.phase = if stalled_before { Phase::Done } else { Phase::Push };
+        self.phase = Phase::Push;
     }
 }
 

@@ -121,7 +121,7 @@ fn search_estimates_the_port() {
     let (result, _) = search(&PORTS[3], None, 5);
     let buffer_bytes = result.buffer_bytes.expect("something stalled") as f64;
     assert!((buffer_bytes / PORTS[3].buffer_bytes - 1.0).abs() < 0.15, "{result:?}");
-    assert_eq!(result.push, None, "push is known to stall");
+    assert!(result.push.is_some_and(|push| push.credit == 1000 && push.stalled > 0), "also where it stalls");
     let (result, _) = search(&PORTS[5], None, 5);
     assert_eq!(result.buffer_bytes, None);
     let rate = result.rate_bit_per_s.expect("fragments came");

@@ -110,6 +110,10 @@ pub(super) struct Connection {
     pub(super) sent: u64,
     pub(super) cut: u64,
     pub(super) tries: u32,
+    /// Events up to this one may have been lost with an earlier connection.
+    pub(super) lost_to: Option<u64>,
+    /// Those of them that were sent again since.
+    pub(super) sent_again: Vec<u64>,
     /// Event and send time of the last two fragments.
     pub(super) last: Option<(u64, u64)>,
     pub(super) before_last: Option<(u64, u64)>,
@@ -146,6 +150,19 @@ impl Connection {
         self.partial = Vec::new();
         (self.answer, self.is_blocked) = (None, false);
         self.socket.take()
+    }
+
+    /// Whether the fragment of this event was sent over an earlier connection and is to be sent again; `true`
+    /// once.
+    pub(super) fn take_lost(&mut self, event: u64) -> bool {
+        let is_waiting = self.pending.iter().any(|pending| pending.event == event)
+            || self.current.is_some_and(|current| current.is_fragment() && current.header.event == event);
+        let is_lost = self.lost_to.is_some_and(|to| event <= to) && !is_waiting;
+        let is_first = is_lost && !self.sent_again.contains(&event);
+        if is_first {
+            self.sent_again.push(event);
+        }
+        is_first
     }
 
     pub(super) fn drop_current(&mut self) {

@@ -83,6 +83,8 @@ impl WorkerContext {
         };
         connection.drop_socket();
         connection.state = State::Down;
+        connection.lost_to = link.events.newest();
+        connection.sent_again.clear();
         self.retries.push((self.token(link, place), monotonic_ns() + delay.as_nanos() as u64));
     }
 

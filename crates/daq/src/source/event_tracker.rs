@@ -122,6 +122,20 @@ impl EventTracker {
         true
     }
 
+    pub(super) const fn newest(&self) -> Option<u64> {
+        self.newest
+    }
+
+    /// The source's fragment of the event may be sent again.
+    pub(super) fn unclaim(&mut self, event: u64, place: usize) {
+        let Ok(at) = self.position(event) else { return };
+        let known = &mut self.known[at];
+        if known.claimed.contains(place as u32) {
+            known.claimed.remove(place as u32);
+            known.claimed_count -= 1;
+        }
+    }
+
     /// When the first order of the event arrived, if this source has claimed it.
     pub(super) fn claimed_since(&self, event: u64, place: usize) -> Option<u64> {
         let known = &self.known[self.position(event).ok()?];

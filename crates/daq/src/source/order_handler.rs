@@ -96,6 +96,12 @@ fn start_sending(
         context.sampler.request_sweep(std::slice::from_mut(link), received_ns);
     }
     let Some((next, end)) = addressed_places(context, link, order, delivery) else { return };
+    // The builder repeats what a broken connection may have lost.
+    if let (true, Delivery::Connection(place)) = (again, delivery)
+        && link.connections[place].take_lost(order.event)
+    {
+        link.events.unclaim(order.event, place);
+    }
     let burst = Burst { event: order.event, received_ns, flags: 0, next, end };
     // Only triggers are batched: grants and pulls pace the sources.
     let together = matches!((delivery, order.kind), (Delivery::Multicast, Kind::Trigger));

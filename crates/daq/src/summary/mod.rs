@@ -1,5 +1,6 @@
 //! The summary of a trial: headline, limit, tables and figures.
 
+mod conformance;
 mod sources;
 mod tables;
 
@@ -26,6 +27,7 @@ pub(super) fn of(settings: &DaqSettings, reports: &TrialReports) -> Account {
         sources::clocks(reports),
         tables::credit(reports),
         tables::orders(settings, reports),
+        conformance::front_ends(settings, reports),
     ];
     let limit =
         Some(limit::of(settings, reports)).filter(|_| broke_off.is_none() && !reports.hosts.is_empty());

@@ -312,9 +312,17 @@ pub(super) fn credit(reports: &TrialReports) -> Option<Table> {
     if !found.is_empty() {
         notes.push(format!("estimated path to the builder: {}", found.join(", ")));
     }
+    let used = steered.tried.iter().find(|tried| tried.credit == steered.credit);
+    let rates = used.zip(steered.push).map(|(used, push)| (used.events_per_s, push.events_per_s));
+    if let Some((used, push)) = rates.filter(|(_, push)| *push > 0.0) {
+        notes.push(format!(
+            "in these probes the credit in use built {} times the events of push",
+            number(used / push)
+        ));
+    }
     if steered.stagger_ns > 0 {
         notes.push(format!(
-            "with --pattern push, --stagger {}ns would space the fragments at this rate",
+            "by arithmetic, not tried: with --pattern push, --stagger {}ns spaces the fragments at this rate",
             steered.stagger_ns
         ));
     }

@@ -80,6 +80,7 @@ fn invalid_connections_are_closed_and_counted() {
         ("wrong_builder", 1),
         ("configuration", 1),
         ("duplicate_source", 1),
+        ("no_hello", 1),
     ];
     assert_eq!((report.ledger.turned_away, report.ledger.refused), (refused(&names), BTreeMap::new()));
     assert_eq!((report.ledger.built, report.ledger.broken_connections), (6, 0));
@@ -153,7 +154,7 @@ fn failed_source_costs_only_its_events() {
     // The restarted source is a new group, which has not answered a multicast probe.
     let mut again = ScriptedSource::silent(&facts, 0);
     again.send_hello(|header, hello| (header.builder, hello.group) = (ANY_BUILDER, 6));
-    // Orders sent before the restart are not repeated to it; the next one arrives.
+    // It leaves the repeated order of the second event unanswered; the next one arrives.
     let third = again.event(Some(second));
     again.send(third, &PAYLOAD);
     let again = again.send_until_stop(PAYLOAD.to_vec());

@@ -6,7 +6,7 @@ use daq::judge::judge;
 use daq::report::{BuilderReport, BuildersReport, Cause};
 use daq::settings::DaqSettings;
 use daq::trial_reports::TrialReports;
-use daq::wire::{FragmentHeader, Kind};
+use daq::wire::{FragmentHeader, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX};
 use serde_json::{Value, json};
 
 const PAYLOAD: [u8; 100] = [7; 100];
@@ -109,4 +109,173 @@ fn absurd_send_times_are_unknown_and_named() {
         let said = account(&settings, &report);
         assert!(said.contains("SendTimesImplausible") || said.contains("send times of source 0"), "{said}");
     }
+}
+
+#[test]
+fn front_end_that_reconnects_is_asked_again_in_every_pattern() {
+    for pattern in ["push", "grant", "pull"] {
+        let more = json!({ "events": 30, "timeout": "10s", "pattern": pattern, "window": 2 });
+        let more = if pattern == "push" { more } else { merged(more, json!({ "credit": 1 })) };
+        let settings = two(more);
+        let mut trial = Trial::new(&settings);
+        let facts = trial.facts.clone();
+        let [mut lame, honest] = [0, 1].map(|source| ScriptedSource::connect(&facts, source));
+        trial.start();
+        let honest = honest.send_until_stop(PAYLOAD.to_vec());
+        let lame = std::thread::spawn(move || {
+            let (mut sent, mut lost) = (std::collections::BTreeSet::new(), Vec::new());
+            while let Some(order) = lame.order() {
+                // The connection breaks before the fragment is sent.
+                if order.event % 5 == 1 && !lost.contains(&order.event) {
+                    lost.push(order.event);
+                    drop(lame);
+                    lame = ScriptedSource::connect(&facts, 0);
+                } else if sent.insert(order.event) {
+                    lame.send(order.event, &PAYLOAD);
+                }
+            }
+        });
+        let report = trial.finish([lame, honest]);
+        let events = (report.events.complete, report.events.incomplete);
+        assert_eq!(events, (30, 0), "{pattern}: {:?}", report.ledger);
+        let ledger = &report.ledger;
+        assert_eq!((ledger.built, ledger.duplicate, ledger.reconnected), (60, 0, 6), "{pattern}");
+    }
+}
+
+#[test]
+fn connections_without_a_whole_hello_are_counted() {
+    let mut trial = Trial::new(&two(json!({ "events": 3 })));
+    let facts = trial.facts.clone();
+    assert!(ScriptedSource::silent(&facts, 0).is_closed(), "after the hello's deadline");
+    let mut half = ScriptedSource::silent(&facts, 0);
+    half.write(&header(Kind::Hello, facts.run, 0, 0, &[0; 64]).encode()[..40]);
+    drop(half);
+    drop(ScriptedSource::silent(&facts, 1));
+    let sources = [0, 1].map(|source| ScriptedSource::connect(&facts, source));
+    trial.start();
+    let report = trial.finish(sources.map(|source| source.send_until_stop(PAYLOAD.to_vec())));
+    assert_eq!(report.events.complete, 3);
+    let counts = [("incomplete_hello".to_owned(), 1), ("no_hello".to_owned(), 2)];
+    assert_eq!(report.ledger.turned_away, counts.into());
+}
+
+#[test]
+fn claim_beyond_a_front_ends_share_is_refused_and_leaves_room_for_others() {
+    let all = json!({ "sources": 12, "front_ends": 12, "events": 3, "memory": "1MiB", "window": 4 });
+    let mut trial = Trial::new(&two(all));
+    let facts = trial.facts.clone();
+    let mut sources: Vec<_> = (0..12).map(|source| ScriptedSource::connect(&facts, source)).collect();
+    let honest = sources.split_off(10);
+    trial.start();
+    let honest: Vec<_> = honest.into_iter().map(|one| one.send_until_stop(vec![7; 10_000])).collect();
+    let liars: Vec<_> = sources
+        .into_iter()
+        .map(|mut liar| {
+            std::thread::spawn(move || {
+                let event = liar.event(None);
+                // Of all the bytes that it claims it sends none.
+                let claim = header(Kind::Fragment, liar.run, liar.source, event, &[]);
+                liar.write(&FragmentHeader { payload_bytes: PAYLOAD_BYTES_MAX, ..claim }.encode());
+                liar.is_busy = true;
+                while liar.order().is_some() {}
+            })
+        })
+        .collect();
+    let report = trial.finish(honest.into_iter().chain(liars));
+    assert_eq!((report.events.complete, report.events.incomplete), (0, 3));
+    assert_eq!(report.ledger.refused, [("too_large".to_owned(), 10)].into());
+    assert_eq!(report.ledger.in_incomplete, 6, "both honest ones found room for every event");
+    assert!(report.memory_bytes_max < 200_000, "{}", report.memory_bytes_max);
+}
+
+#[test]
+fn front_end_without_a_udp_port_of_its_own_sends_datagrams_from_any() {
+    let mut trial = Trial::new(&two(json!({ "events": 5, "protocol": "udp", "timeout": "10s" })));
+    let facts = trial.facts.clone();
+    let sources = [0, 1].map(|source| ScriptedSource::connect(&facts, source));
+    trial.start();
+    let sources = sources.map(|mut source| {
+        let builder = facts.addresses[0];
+        std::thread::spawn(move || {
+            while let Some(order) = source.order() {
+                let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+                let bytes = source.fragment(order.event, &PAYLOAD);
+                assert_eq!(socket.send_to(&bytes, builder).unwrap(), HEADER_BYTES + PAYLOAD.len());
+            }
+        })
+    });
+    let report = trial.finish(sources);
+    assert_eq!((report.events.complete, report.ledger.built), (5, 10), "{:?}", report.ledger);
+    assert!(report.ledger.turned_away.is_empty(), "{:?}", report.ledger);
+}
+
+#[test]
+fn front_ends_without_multicast_get_every_order_over_their_connections() {
+    for pattern in ["push", "grant", "pull"] {
+        let more = json!({ "events": 20, "orders": "multicast", "timeout": "10s", "pattern": pattern });
+        let more = if pattern == "push" { more } else { merged(more, json!({ "credit": 1 })) };
+        let mut trial = Trial::new(&two(more));
+        let facts = trial.facts.clone();
+        let sources = [0, 1].map(|source| ScriptedSource::connect(&facts, source));
+        trial.start();
+        let report = trial.finish(sources.map(|source| source.send_until_stop(PAYLOAD.to_vec())));
+        let note = report.orders_note.expect("nobody joined the group");
+        assert!(note.contains("did not reach 1 of 1 groups"), "{note}");
+        assert_eq!((report.events.complete, report.ledger.built), (20, 40), "{pattern}");
+        // Nothing waited for a repetition.
+        assert!(report.completion.max_ns().is_some_and(|ns| ns < 1_000_000_000), "{pattern}");
+    }
+}
+
+/// The states of the rules, by rule, of the table that an implementer reads.
+fn rules(settings: &DaqSettings, report: &BuilderReport) -> Vec<(String, String, String)> {
+    let hosts = vec![BuildersReport { builders: vec![report.clone()] }];
+    let judgement = judge(settings, &TrialReports { hosts, sources: Vec::new() });
+    let mut tables = judgement.account.tables.into_iter();
+    let table = tables.find(|table| table.title == "Front ends and the wire format").expect("the rules");
+    let row = |row: Vec<base::outcome::Cell>| (row[0].text(""), row[1].text(""), row[2].text(""));
+    table.rows.into_iter().map(row).collect()
+}
+
+#[test]
+fn broken_rules_of_the_wire_format_are_named() {
+    let settings = two(json!({ "events": 12, "timeout": "200ms" }));
+    let mut trial = Trial::new(&settings);
+    let facts = trial.facts.clone();
+    let [mut liar, honest] = [0, 1].map(|source| ScriptedSource::connect(&facts, source));
+    trial.start();
+    let honest = serve(honest, |_| true);
+    let liar = std::thread::spawn(move || {
+        while let Some(order) = liar.order() {
+            let right = header(Kind::Fragment, liar.run, 0, order.event, &PAYLOAD);
+            let wrong = match order.event {
+                2 => FragmentHeader { payload_crc: 1, ..right },
+                3 => FragmentHeader { builder: 7, ..right },
+                4 => FragmentHeader { event: 1_000, ..right },
+                5 => FragmentHeader { sent_ns: 0, ..right },
+                _ => right,
+            };
+            liar.write(&[&wrong.encode()[..], &PAYLOAD].concat());
+            if order.event == 6 {
+                liar.write(&[&right.encode()[..], &PAYLOAD].concat());
+            }
+        }
+    });
+    let report = trial.finish([liar, honest]);
+    let rules = rules(&settings, &report);
+    let of = |rule: &str| {
+        let row = rules.iter().find(|(name, ..)| name == rule).unwrap_or_else(|| panic!("{rule}: {rules:?}"));
+        (row.1.as_str(), row.2.as_str())
+    };
+    assert_eq!(of("a whole hello first, within 5 s"), ("kept", ""));
+    assert_eq!(of("payload checksums"), ("broken", "1 times"));
+    assert_eq!(of("payload lengths"), ("kept", ""));
+    assert_eq!(of("run, builder and source in each header"), ("broken", "1 times"));
+    assert_eq!(of("fragments of triggered events only"), ("broken", "1 times"));
+    assert_eq!(of("a fragment for each order"), ("broken", "source 0"));
+    assert_eq!(of("one fragment for each event"), ("broken", "1 times"));
+    assert_eq!(of("answers to multicast probes"), ("not seen", ""));
+    assert_eq!(of("answers to clock probes"), ("kept", ""));
+    assert_eq!(of("send times between trigger and arrival"), ("broken", "source 0"));
 }

@@ -180,6 +180,26 @@ fn reset_connection_is_reestablished() {
 }
 
 #[test]
+fn order_repeated_after_a_reconnection_is_sent_again_once() {
+    let mut rig = Rig::new(&json!({ "sources": 2 }));
+    let builder = rig.only();
+    builder.multicast_order(&builder.order(Kind::Trigger, 4));
+    builder.event(4);
+    let again = Order { flags: OrderFlags(OrderFlags::AGAIN), ..builder.order(Kind::Trigger, 4) };
+    builder.send_over_connection(0, &again);
+    reset(builder, 1);
+    until("the reset", || builder.accept() == 1);
+    for _ in 0..2 {
+        builder.send_over_connection(1, &again);
+    }
+    builder.fragment(1, 4);
+    // Neither the second copy nor the one over a connection that stood makes a source send again.
+    builder.multicast_order(&builder.order(Kind::Trigger, 5));
+    builder.event(5);
+    assert_eq!(rig.stop().reconnected, 1);
+}
+
+#[test]
 fn reconnection_gives_up_after_three_tries() {
     let mut rig = Rig::new(&json!({ "sources": 2 }));
     let builder = rig.only();
