@@ -1,11 +1,24 @@
 //! JSON on the control connection. The peer's numbers are not to be trusted.
 
-use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// The longest text taken for parameters; iperf3 itself takes 8 KiB.
 pub const PARAMETERS_BYTES_MAX: usize = 64 << 10;
-/// The longest text taken for results: thousands of streams, and what a server printed.
-pub const RESULTS_BYTES_MAX: usize = 10 << 20;
+/// The longest text taken for results from a peer that was asked for what it printed.
+pub const OUTPUT_BYTES_MAX: usize = 10 << 20;
+
+/// The longest text taken for the results of so many streams: each is described by some 250 bytes.
+pub const fn results_bytes_max(streams: u32) -> usize {
+    (64 << 10) + ((streams as usize) << 10)
+}
+
+/// Fields that an object may have; iperf3 sends some thirty.
+const FIELDS_MAX: usize = 256;
 
 /// Whole numbers up to here are the same in every JSON implementation (RFC 8259, 6); cJSON keeps all in
 /// doubles.
@@ -16,16 +29,118 @@ const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 #[error("it sends no usable JSON: {0}")]
 pub struct JsonError(pub String);
 
+/// The fields of an object. Lists and objects within it are skipped while it is read, so that its memory
+/// stays within a few times its text.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Object(BTreeMap<String, Scalar>);
+
+#[derive(Debug, Clone, PartialEq)]
+enum Scalar {
+    Bool(bool),
+    /// Kept apart, because a double is not exact beyond 2^53.
+    Whole(u64),
+    Real(f64),
+    Text(String),
+    /// `null`, a list or an object.
+    Other,
+}
+
+impl Object {
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// Some versions write flags as `true`, some as 1.
+    pub fn flag(&self, key: &str) -> bool {
+        match self.0.get(key) {
+            Some(Scalar::Bool(on)) => *on,
+            Some(Scalar::Whole(number)) => *number != 0,
+            Some(Scalar::Real(number)) => *number != 0.0,
+            _ => false,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+                let mut object = Object::default();
+                while let Some((key, value)) = map.next_entry()? {
+                    object.0.insert(key, value);
+                    if object.0.len() > FIELDS_MAX {
+                        return Err(A::Error::custom(format!("more than {FIELDS_MAX} fields")));
+                    }
+                }
+                Ok(object)
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Scalar;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+            fn visit_bool<E>(self, on: bool) -> Result<Scalar, E> {
+                Ok(Scalar::Bool(on))
+            }
+            fn visit_u64<E>(self, number: u64) -> Result<Scalar, E> {
+                Ok(Scalar::Whole(number))
+            }
+            fn visit_i64<E>(self, number: i64) -> Result<Scalar, E> {
+                Ok(Scalar::Real(number as f64))
+            }
+            fn visit_f64<E>(self, number: f64) -> Result<Scalar, E> {
+                Ok(Scalar::Real(number))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
+                Ok(Scalar::Text(text.to_owned()))
+            }
+            fn visit_unit<E>(self) -> Result<Scalar, E> {
+                Ok(Scalar::Other)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Scalar, A::Error> {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Scalar::Other)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Scalar::Other)
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
 /// Reads an object.
 ///
 /// Versions of iperf3 have written `nan`, `-nan` and `inf`, which JSON does not have; they are read as
 /// `null`.
-pub fn parse(text: &[u8]) -> Result<Map<String, Value>, JsonError> {
-    let malformed = |error: serde_json::Error| JsonError(error.to_string());
-    serde_json::from_slice(text).or_else(|error| match without_nan(text) {
-        Some(mended) => serde_json::from_slice(&mended).map_err(malformed),
-        None => Err(malformed(error)),
-    })
+pub fn parse(text: &[u8]) -> Result<Object, JsonError> {
+    let text = repaired(text);
+    serde_json::from_slice(&text).map_err(|error| JsonError(error.to_string()))
+}
+
+/// The text as JSON, if it is not.
+pub(crate) fn repaired(text: &[u8]) -> Cow<'_, [u8]> {
+    match serde_json::from_slice::<IgnoredAny>(text) {
+        Ok(_) => Cow::Borrowed(text),
+        Err(_) => without_nan(text).map_or(Cow::Borrowed(text), Cow::Owned),
+    }
 }
 
 /// The text with `null` for what is not a number; `None` if there is nothing of that kind.
@@ -65,27 +180,29 @@ pub enum Number {
 }
 
 /// The whole number under `key`.
-pub fn whole(object: &Map<String, Value>, key: &str) -> Number {
-    let Some(value) = object.get(key) else { return Number::Absent };
-    if let Some(whole) = value.as_u64() {
-        return Number::Whole(whole);
-    }
-    match value.as_f64() {
-        Some(number) if number <= -1.0 => Number::Negative,
+pub fn whole(object: &Object, key: &str) -> Number {
+    match object.0.get(key) {
+        None => Number::Absent,
+        Some(Scalar::Whole(number)) => Number::Whole(*number),
+        Some(Scalar::Real(number)) if *number <= -1.0 => Number::Negative,
         // 2^63 and above are no counts: the conversion would saturate.
-        Some(number) if number < EXACT_MAX * 1024.0 => Number::Whole(number.max(0.0) as u64),
-        _ => Number::Nonsense,
+        Some(Scalar::Real(number)) if *number < EXACT_MAX * 1024.0 => Number::Whole(number.max(0.0) as u64),
+        Some(_) => Number::Nonsense,
     }
 }
 
 /// The finite number under `key`.
-pub fn real(object: &Map<String, Value>, key: &str) -> Option<f64> {
-    object.get(key).and_then(Value::as_f64).filter(|number| number.is_finite())
+pub fn real(object: &Object, key: &str) -> Option<f64> {
+    match object.0.get(key)? {
+        Scalar::Whole(number) => Some(*number as f64),
+        Scalar::Real(number) => Some(*number).filter(|number| number.is_finite()),
+        _ => None,
+    }
 }
 
 /// The text under `key`, without what would disturb a terminal, at most `chars_max` characters.
-pub fn text(object: &Map<String, Value>, key: &str, chars_max: usize) -> Option<String> {
-    let said = object.get(key)?.as_str()?;
+pub fn text(object: &Object, key: &str, chars_max: usize) -> Option<String> {
+    let Scalar::Text(said) = object.0.get(key)? else { return None };
     let calm = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
     Some(said.chars().filter(calm).take(chars_max).collect())
 }
@@ -94,8 +211,9 @@ pub fn text(object: &Map<String, Value>, key: &str, chars_max: usize) -> Option<
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use serde_json::{Map, Value};
 
-    fn object(text: &str) -> Map<String, Value> {
+    fn object(text: &str) -> Object {
         parse(text.as_bytes()).unwrap()
     }
 
@@ -114,14 +232,25 @@ mod tests {
         assert!(parse(br#"{"j": 1e400000}"#).is_err() && parse(b"[1]").is_err() && parse(b"{nano}").is_err());
     }
 
+    #[test]
+    fn nested_values_are_skipped_and_fields_are_bounded() {
+        let read = object(r#"{"a": [{}, {"b": 1}], "b": {"c": [2]}, "c": 3, "c": 4}"#);
+        assert_eq!((whole(&read, "a"), whole(&read, "b")), (Number::Nonsense, Number::Nonsense));
+        assert_eq!((whole(&read, "c"), read.0.len()), (Number::Whole(4), 3));
+        let fields = |n: usize| (0..n).map(|i| format!("\"{i}\":0")).collect::<Vec<_>>().join(",");
+        assert!(parse(format!("{{{}}}", fields(FIELDS_MAX)).as_bytes()).is_ok());
+        assert!(parse(format!("{{{}}}", fields(FIELDS_MAX + 1)).as_bytes()).is_err());
+    }
+
     proptest! {
         #[test]
         fn objects_are_read_back(key in "\\PC{0,20}", value in "\\PC{0,50}", number in any::<u64>()) {
             let mut object = Map::new();
             object.insert("n".to_owned(), number.into());
-            object.insert(key, value.into());
+            object.insert(key.clone(), Value::from(value.clone()));
             let text = serde_json::to_vec(&object).unwrap();
-            prop_assert_eq!(parse(&text), Ok(object));
+            let expected = [("n".to_owned(), Scalar::Whole(number)), (key, Scalar::Text(value))];
+            prop_assert_eq!(parse(&text), Ok(Object(expected.into())));
         }
 
         #[test]

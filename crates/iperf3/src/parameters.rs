@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::ServerError;
-use super::json::{Number, text, whole};
+use super::json::{Number, Object, text, whole};
 
 /// Bytes a call over TCP unless asked for otherwise, as in iperf3.
 pub const TCP_BLOCK_BYTES: u32 = 128 << 10;
@@ -92,7 +92,7 @@ pub struct Parameters {
 /// What a server assumes of a client that sends no parameter.
 impl Default for Parameters {
     fn default() -> Self {
-        Self::read(&Map::new()).expect("no parameter is required")
+        Self::read(&Object::default()).expect("no parameter is required")
     }
 }
 
@@ -111,7 +111,7 @@ impl Refusal {
 }
 
 /// The object that is read, for short.
-struct Asked<'a>(&'a Map<String, Value>);
+struct Asked<'a>(&'a Object);
 
 impl Asked<'_> {
     /// A whole number between the bounds; `None` if it is not there.
@@ -132,13 +132,8 @@ impl Asked<'_> {
         Ok(self.number(key, (0, most), code)?.filter(|&value| value > 0))
     }
 
-    /// Some versions write flags as `true`, some as 1.
     fn flag(&self, key: &str) -> bool {
-        match self.0.get(key) {
-            Some(Value::Bool(on)) => *on,
-            Some(value) => value.as_f64().is_some_and(|number| number != 0.0),
-            None => false,
-        }
+        self.0.flag(key)
     }
 
     fn text(&self, key: &str) -> Option<String> {
@@ -194,7 +189,7 @@ impl Asked<'_> {
 
 impl Parameters {
     /// Reads what a client sent. What is not known is passed over, as new versions bring new parameters.
-    pub fn read(object: &Map<String, Value>) -> Result<Self, Refusal> {
+    pub fn read(object: &Object) -> Result<Self, Refusal> {
         let asked = Asked(object);
         if object.contains_key("authtoken") {
             let message =

@@ -1,11 +1,16 @@
 //! The JSON of the results exchange.
 
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::STREAMS_MAX;
-use super::json::{JsonError, Number, real, text, whole};
+use super::json::{JsonError, Number, Object, real, repaired, text, whole};
 
 const OUTPUT_CHARS_MAX: usize = 1 << 20;
+/// The longest results whose `server_output_json` is kept: a document takes many times its text in memory.
+const OUTPUT_JSON_BYTES_MAX: usize = 256 << 10;
 const NAME_CHARS_MAX: usize = 32;
 
 /// What a server printed on its own side.
@@ -64,27 +69,25 @@ pub fn stream_id(index: usize) -> u32 {
 const COUNT_MAX: u64 = u64::MAX >> 1;
 
 impl Results {
-    /// Reads what a peer sent.
-    /// Fails if it lists no streams, or too many, or one without its number.
-    pub fn read(object: &Map<String, Value>) -> Result<Self, JsonError> {
-        let malformed = |what: &str| JsonError(what.to_owned());
-        let listed = object.get("streams").and_then(Value::as_array);
-        let listed = listed.ok_or_else(|| malformed("the results list no streams"))?;
-        if listed.len() > 2 * STREAMS_MAX as usize {
-            return Err(malformed("the results list more streams than there can be"));
-        }
-        let streams: Option<Vec<StreamResult>> = listed.iter().map(StreamResult::read).collect();
-        let output = match object.get("server_output_json") {
-            Some(json) if !json.is_null() => Some(ServerOutput::Json(json.clone())),
-            _ => text(object, "server_output_text", OUTPUT_CHARS_MAX).map(ServerOutput::Text),
+    /// Reads what a peer sent about a test of `streams_max` streams.
+    /// Fails if it lists no streams, or more, or one without its number.
+    pub fn read(message: &[u8], streams_max: u32) -> Result<Self, JsonError> {
+        let malformed = |error: serde_json::Error| JsonError(error.to_string());
+        let message = repaired(message);
+        let mut reader = serde_json::Deserializer::from_slice(&message);
+        let streams = Listed(streams_max as usize).deserialize(&mut reader).map_err(malformed)?;
+        let object: Object = serde_json::from_slice(&message).map_err(malformed)?;
+        let output = match output_json(&message) {
+            Some(json) => Some(ServerOutput::Json(json)),
+            None => text(&object, "server_output_text", OUTPUT_CHARS_MAX).map(ServerOutput::Text),
         };
         Ok(Self {
-            cpu_total_percent: real(object, "cpu_util_total").filter(|percent| *percent >= 0.0),
-            cpu_user_percent: real(object, "cpu_util_user").filter(|percent| *percent >= 0.0),
-            cpu_system_percent: real(object, "cpu_util_system").filter(|percent| *percent >= 0.0),
-            counts_retransmits: matches!(whole(object, "sender_has_retransmits"), Number::Whole(1..)),
-            congestion: text(object, "congestion_used", NAME_CHARS_MAX),
-            streams: streams.ok_or_else(|| malformed("a stream in the results has no number"))?,
+            cpu_total_percent: real(&object, "cpu_util_total").filter(|percent| *percent >= 0.0),
+            cpu_user_percent: real(&object, "cpu_util_user").filter(|percent| *percent >= 0.0),
+            cpu_system_percent: real(&object, "cpu_util_system").filter(|percent| *percent >= 0.0),
+            counts_retransmits: matches!(whole(&object, "sender_has_retransmits"), Number::Whole(1..)),
+            congestion: text(&object, "congestion_used", NAME_CHARS_MAX),
+            streams,
             output,
         })
     }
@@ -121,9 +124,79 @@ impl Results {
     }
 }
 
+/// The document that a server printed, if it is short.
+fn output_json(message: &[u8]) -> Option<Value> {
+    #[derive(Deserialize)]
+    struct Output {
+        server_output_json: Option<Value>,
+    }
+    let output = (message.len() <= OUTPUT_JSON_BYTES_MAX).then(|| serde_json::from_slice::<Output>(message));
+    output?.ok()?.server_output_json
+}
+
+/// Reads the list of streams of a message, at most as many as given, and skips all else.
+struct Listed(usize);
+
+impl<'de> DeserializeSeed<'de> for Listed {
+    type Value = Vec<StreamResult>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Listed {
+    type Value = Vec<StreamResult>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut streams = None;
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "streams" {
+                streams = Some(map.next_value_seed(Streams(self.0))?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        streams.ok_or_else(|| A::Error::custom("the results list no streams"))
+    }
+}
+
+struct Streams(usize);
+
+impl<'de> DeserializeSeed<'de> for Streams {
+    type Value = Vec<StreamResult>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Streams {
+    type Value = Vec<StreamResult>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of streams")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut streams = Vec::new();
+        while let Some(object) = list.next_element::<Object>()? {
+            if streams.len() >= self.0 {
+                return Err(A::Error::custom("the results list more streams than there can be"));
+            }
+            let stream = StreamResult::read(&object);
+            streams.push(stream.ok_or_else(|| A::Error::custom("a stream in the results has no number"))?);
+        }
+        Ok(streams)
+    }
+}
+
 impl StreamResult {
-    fn read(value: &Value) -> Option<Self> {
-        let object = value.as_object()?;
+    fn read(object: &Object) -> Option<Self> {
         let count = |key| match whole(object, key) {
             Number::Whole(count) if count <= COUNT_MAX => Some(count),
             _ => None,
@@ -170,21 +243,19 @@ impl StreamResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
     use proptest::prelude::*;
 
     #[test]
     fn what_iperf3_sends() {
         // As iperf3 3.12 sent it, with a second stream of the kind that its users complain about.
-        let object = parse(
+        let message =
             br#"{"cpu_util_total":10.5,"cpu_util_user":-nan,"cpu_util_system":10.1,"sender_has_retransmits":1,
                 "congestion_used":"cubic","streams":[
                 {"id":1,"bytes":1000,"retransmits":0,"jitter":0,"errors":0,"packets":0,"start_time":0,
                  "end_time":1.5},
                 {"id":3,"bytes":18446744073709551616,"retransmits":-1,"jitter":nan,"errors":-1,"packets":7,
-                 "start_time":2,"end_time":1}]}"#,
-        );
-        let results = Results::read(&object.unwrap()).unwrap();
+                 "start_time":2,"end_time":1}]}"#;
+        let results = Results::read(message, 2).unwrap();
         let first = StreamResult {
             id: 1,
             bytes: Some(1000),
@@ -207,8 +278,27 @@ mod tests {
     #[test]
     fn without_streams_there_are_no_results() {
         for text in ["{}", r#"{"streams": 1}"#, r#"{"streams": [1]}"#, r#"{"streams": [{"id": -1}]}"#] {
-            assert!(Results::read(&parse(text.as_bytes()).unwrap()).is_err(), "{text}");
+            assert!(Results::read(text.as_bytes(), 9).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn more_streams_than_the_test_has_are_refused() {
+        let listed = |n: usize| format!(r#"{{"streams": [{}]}}"#, vec![r#"{"id": 1}"#; n].join(","));
+        assert_eq!(Results::read(listed(3).as_bytes(), 3).unwrap().streams.len(), 3);
+        let error = Results::read(listed(4).as_bytes(), 3).unwrap_err().to_string();
+        assert!(error.contains("more streams"), "{error}");
+    }
+
+    #[test]
+    fn only_a_short_document_of_a_server_is_kept() {
+        let message = |n: usize| {
+            let list = vec!["{}"; n].join(",");
+            format!(r#"{{"streams": [], "server_output_json": {{"start": [{list}]}}}}"#)
+        };
+        let output = |n: usize| Results::read(message(n).as_bytes(), 1).unwrap().output;
+        assert!(matches!(output(3), Some(ServerOutput::Json(json)) if json["start"][2].is_object()));
+        assert_eq!(output(100_000), None);
     }
 
     #[test]
@@ -252,7 +342,7 @@ mod tests {
                 streams,
                 output: output.map(ServerOutput::Text),
             };
-            prop_assert_eq!(Results::read(&results.to_json()), Ok(results));
+            prop_assert_eq!(Results::read(&serde_json::to_vec(&results.to_json()).unwrap(), 5), Ok(results));
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use base::outcome::{Run, Trial};
 use base::part::HostContext;
+use base::placement::Wishes;
 use base::plan::Plan;
 use clap::Args;
 use fleet::coordinator::FleetBus;
@@ -55,6 +56,11 @@ pub struct SessionArgs {
 }
 
 impl SessionArgs {
+    /// The hosts of the roles that `--place` places.
+    pub fn placed(&self) -> Result<Wishes, Failure> {
+        self.place.wishes()
+    }
+
     /// Measures a plan of one variant, whose roles `--place` places on hosts.
     pub fn measure(&self, mut plan: Plan) -> Outcome {
         plan.variants[0].place = self.place.wishes()?;

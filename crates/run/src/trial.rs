@@ -93,7 +93,11 @@ pub(crate) fn make(
         Ok(judgement) => {
             let sampled = samplers.reports(&mut ended);
             let mut trial = assemble(scope, context, started_at, judgement, &sampled);
-            trial.metrics.extend(bus.timing().map(together).into_iter().flatten());
+            for (name, value) in bus.timing().map(together).into_iter().flatten() {
+                // What a workload measured on its own flows is nearer than the hosts' threads.
+                let own = trial.metrics.entry(name).or_insert(None);
+                *own = own.or(value);
+            }
             let unavailable = sampled.into_iter().filter(|host| host.is_target);
             let unavailable =
                 unavailable.filter_map(|host| host.sampled.ok()).flat_map(|host| host.unavailable);

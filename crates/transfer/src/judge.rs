@@ -7,9 +7,9 @@ use base::series::Series;
 use base::verdict::Verdict;
 use base::workload::Judgement;
 
-use super::findings::{Short, held_back, overslept_reason, short, too_short_ms, unmet};
+use super::findings::{Short, held_back, link_share, overslept_reason, short, too_short_ms, unmet};
 use super::flow::EndReason;
-use super::limit::Held;
+use super::limit::{self, Held};
 use super::metrics;
 use super::presentation::TransferDoubt;
 use super::report::{DirectionReport, EndReport, Responses, TransferReport};
@@ -138,5 +138,13 @@ fn doubts(settings: &TransferSettings, report: &TransferReport) -> Vec<Doubt> {
         late_ms_max: responses.late_ms_max,
     };
     let short = too_short_ms(settings, report).map(|moved_ms| TransferDoubt::TransferTooShort { moved_ms });
-    late.map(doubt).into_iter().chain(short).map(Doubt::from).collect()
+    let shares = report.directions.iter().filter_map(|way| link_share(report, way));
+    let above = shares.filter(|share| limit::is_above(*share)).max_by(f64::total_cmp);
+    let above = above.map(|share| TransferDoubt::AboveLink { link_percent: 100.0 * share });
+    // A transfer that broke off says why there is no report.
+    let is_silent = |way: &DirectionReport| way.receiver.is_none() && way.sender.is_some();
+    let silent = report.directions.iter().any(is_silent) && report.broken.is_none() && !report.stopped;
+    let silent = silent.then(|| TransferDoubt::ArrivalNotReported { peer: report.peer.clone() });
+    let all = late.map(doubt).into_iter().chain(short).chain(above).chain(silent);
+    all.map(Doubt::from).collect()
 }

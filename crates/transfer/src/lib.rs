@@ -24,6 +24,7 @@ pub mod report;
 pub mod requests;
 pub mod server;
 pub mod settings;
+mod steal;
 pub mod ttcp;
 
 use std::time::Duration;

@@ -1,16 +1,19 @@
 //! What limited a transfer. Pure: from the reports of both ends to the limit, its certainty and its evidence.
 
-use base::format::quantity;
-use base::limit_rules::{
-    CPU_WAIT, CPU_WAIT_SIGN, DRAINED_BUFFER, LOSS, SENDER_BUSY, THREAD, THREAD_SIGN, WAITING, WAITING_SIGN,
-};
+mod counters;
+
+use base::limit_rules::{CPU_WAIT_SIGN, DRAINED_BUFFER, LOSS, LimitRule, SENDER_BUSY, WAITING, WAITING_SIGN};
 use base::outcome::{Certainty, Resource};
 
-use super::flow::ThreadReport;
-use super::report::{DatagramLoss, DirectionReport, EndReport, Waits};
+use self::counters::{Load, Lost, Waiting, cpu_sentence};
+use super::report::{DirectionReport, EndReport};
 
-/// Samples of the send buffer that are needed at least.
-const LOOKS_MIN: u32 = 3;
+pub(super) use self::counters::{CpuShare, full_cpu_share, is_out_of_cpu, percent};
+
+/// Share of a link's maximum above which more arrived than the link carries in the long run.
+const ABOVE_LINK: f64 = 1.01;
+/// CPU time of one core that the hypervisor took: from this share on it may be why a transfer was slow.
+const STEAL: LimitRule = CPU_WAIT_SIGN;
 
 /// What limited a group of flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,13 +66,15 @@ pub fn of(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> (Opti
     let (sender, receiver) = (way.sender.as_ref(), way.receiver.as_ref());
     let signs = Signs {
         asked,
-        link_is_full: link_share.is_some_and(is_full),
+        link_share,
+        steal: way.steal(),
         sender: sender.and_then(Load::of),
         receiver: receiver.and_then(Load::of),
         lost: Lost::of(way),
         waits: sender.and_then(|sender| Waiting::of(&sender.waits, sender.elapsed_s()?)),
     };
     let evidence = [
+        steal_sentence(way),
         link_share.and_then(link_sentence),
         sender.and_then(|end| cpu_sentence(end, "sending")),
         receiver.and_then(|end| cpu_sentence(end, "receiving")),
@@ -95,7 +100,7 @@ pub fn of_each(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> 
             Waiting::of(own, last_ns.saturating_sub(first_ns) as f64 / 1e9)
         });
         let (sender, receiver) = (load(&way.sender), load(&way.receiver));
-        Signs { asked, link_is_full: link_share.is_some_and(is_full), sender, receiver, lost, waits }.held()
+        Signs { asked, link_share, steal: way.steal(), sender, receiver, lost, waits }.held()
     };
     (0..flows).map(one).collect()
 }
@@ -110,14 +115,29 @@ pub(super) fn is_refuted(link_share: f64) -> bool {
     Resource::Network.rule().is_refuted(link_share)
 }
 
-/// A share as printed in evidence.
-pub(super) fn percent(share: f64) -> String {
-    quantity(Some(100.0 * share), "%")
+/// Whether more arrived than the link carries in the long run: a burst passed, or its nominal rate is wrong.
+pub(super) fn is_above(link_share: f64) -> bool {
+    link_share > ABOVE_LINK
+}
+
+/// Whether datagrams were lost of which no counter says where.
+pub(super) fn lost_somewhere(way: &DirectionReport) -> bool {
+    Lost::of(way).is_unplaced()
+}
+
+/// That the hypervisor took so much CPU time that no limit but a full link is certain.
+pub(super) fn steal_sentence(way: &DirectionReport) -> Option<String> {
+    let steal = way.steal().filter(|steal| STEAL.is_used_up(*steal))?;
+    Some(format!("the hypervisor took {} of a core", percent(steal)))
 }
 
 fn link_sentence(share: f64) -> Option<String> {
     let percent = percent(share);
     match share {
+        share if is_full(share) && is_above(share) => Some(format!(
+            "the goodput was {percent} of the link's maximum: the time was too short beside a burst that the \
+             link or its shaper let through"
+        )),
         share if is_full(share) => Some(format!("the goodput was {percent} of the link's maximum")),
         share if is_refuted(share) => Some(format!(
             "the goodput was {percent} of the link's nominal maximum, so the nominal rate is wrong"
@@ -129,7 +149,8 @@ fn link_sentence(share: f64) -> Option<String> {
 /// The counters that a cause is derived from.
 struct Signs {
     asked: Asked,
-    link_is_full: bool,
+    link_share: Option<f64>,
+    steal: Option<f64>,
     sender: Option<Load>,
     receiver: Option<Load>,
     lost: Lost,
@@ -141,7 +162,14 @@ impl Signs {
         if self.asked == Asked::Met {
             return Some((Held::Offered, Certainty::Confirmed));
         }
-        let proven = self.proven().map(|held| (held, Certainty::Confirmed));
+        let link_is_full = self.link_share.is_some_and(is_full);
+        let proven = self.proven().map(|held| match held {
+            Held::Path if self.is_above_link() => (held, Certainty::Predicted),
+            Held::Path if link_is_full => (held, Certainty::Confirmed),
+            // Without its CPU an end fills and empties its buffers late.
+            _ if self.is_robbed() => (held, Certainty::Predicted),
+            _ => (held, Certainty::Confirmed),
+        });
         let overslept = (self.asked == Asked::Overslept).then_some((Held::SenderCpu, Certainty::Predicted));
         proven
             .or(overslept)
@@ -152,10 +180,12 @@ impl Signs {
     /// What counters show clearly. A receiver without CPU closes its window: its CPU is the cause, the window
     /// only the sign. A sender without CPU waits for nothing else.
     fn proven(&self) -> Option<Held> {
-        let is_full = |load: Option<Load>| load.is_some_and(|load| load.is_full());
-        let (sender_is_full, receiver_is_full) = (is_full(self.sender), is_full(self.receiver));
+        let is_out = |load: Option<Load>| load.is_some_and(|load| load.is_full());
+        let (sender_is_full, receiver_is_full) = (is_out(self.sender), is_out(self.receiver));
         let rwnd = self.waits.as_ref().map_or(0.0, |waits| waits.rwnd);
-        if self.link_is_full || (self.asked == Asked::Unmet && LOSS.is_used_up(self.lost.on_way)) {
+        let is_lossy = |share: Option<f64>| share.is_some_and(|share| LOSS.is_used_up(share));
+        let link_is_full = self.link_share.is_some_and(is_full);
+        if link_is_full || (self.asked == Asked::Unmet && is_lossy(self.lost.on_way)) {
             return Some(Held::Path);
         }
         if receiver_is_full && (!sender_is_full || WAITING_SIGN.is_used_up(rwnd)) {
@@ -164,7 +194,7 @@ impl Signs {
         if sender_is_full {
             return Some(Held::SenderCpu);
         }
-        if LOSS.is_used_up(self.lost.at_socket) {
+        if is_lossy(self.lost.at_socket) {
             return Some(Held::ReceiverCpu);
         }
         let waits = self.waits.as_ref()?;
@@ -200,168 +230,35 @@ impl Signs {
         near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, held)| held)
     }
 
+    fn is_above_link(&self) -> bool {
+        self.link_share.is_some_and(is_above)
+    }
+
+    /// Whether the hypervisor took an end's CPU.
+    fn is_robbed(&self) -> bool {
+        self.steal.is_some_and(|steal| STEAL.is_used_up(steal))
+    }
+
+    /// Whether an end had to wait for a CPU, for whatever else ran on its host.
+    fn waits_for_cpu(&self) -> bool {
+        let waits = |load: Option<Load>| load.is_some_and(|load| CPU_WAIT_SIGN.is_used_up(load.ready));
+        waits(self.sender) || waits(self.receiver)
+    }
+
     /// The cause by exclusion.
     fn left_over(&self) -> Option<Cause> {
         match &self.waits {
+            // An end without its CPU acknowledges and sends late, which looks like a slow path.
+            _ if self.is_robbed() || self.waits_for_cpu() || self.lost.is_unplaced() => None,
+            Some(waits) if SENDER_BUSY.is_used_up(waits.busy) && self.is_above_link() => {
+                Some((Held::Path, Certainty::Predicted))
+            }
             // By TCP's own counters, it waited for neither end.
             Some(waits) if SENDER_BUSY.is_used_up(waits.busy) => Some((Held::Path, Certainty::Confirmed)),
             Some(_) if self.asked == Asked::FlatOut => Some((Held::Offered, Certainty::Confirmed)),
             _ if self.asked == Asked::Unmet || self.lost.any() => Some((Held::Path, Certainty::Predicted)),
             _ => None,
         }
-    }
-}
-
-/// Load of the least busy thread of an end, as shares of its time: one slow flow of many limits only itself.
-#[derive(Debug, Clone, Copy)]
-struct Load {
-    /// Running, or waiting for a CPU.
-    taken: f64,
-    /// Waiting for a CPU.
-    ready: f64,
-}
-
-impl Load {
-    fn of(end: &EndReport) -> Option<Self> {
-        if !end.threads.is_empty() {
-            return Self::of_threads(&end.threads);
-        }
-        // A peer that reports only its CPU time: one flow has one thread.
-        let cpu_s = end.cpu_s.filter(|cpu_s| *cpu_s > 0.0 && end.flows.len() == 1)?;
-        Some(Self { taken: cpu_s / end.elapsed_s()?, ready: 0.0 })
-    }
-
-    fn of_threads(threads: &[ThreadReport]) -> Option<Self> {
-        // A thread that waits for a CPU has no idle time either.
-        let taken =
-            |thread: &ThreadReport| thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64 + ready_share(thread);
-        let least = |of: &dyn Fn(&ThreadReport) -> f64| threads.iter().map(of).min_by(f64::total_cmp);
-        Some(Self { taken: least(&taken)?, ready: least(&ready_share)? })
-    }
-
-    fn is_full(&self) -> bool {
-        THREAD.is_used_up(self.taken) || CPU_WAIT.is_used_up(self.ready)
-    }
-
-    fn is_near(&self) -> bool {
-        THREAD_SIGN.is_used_up(self.taken) && CPU_WAIT_SIGN.is_used_up(self.ready)
-    }
-}
-
-/// Share of the time that the least busy thread of an end ran or waited for a CPU, if its CPU is the limit.
-pub fn full_cpu_share(end: &EndReport) -> Option<f64> {
-    Load::of(end).filter(Load::is_full).map(|load| load.taken.min(1.0))
-}
-
-/// Whether the threads of an end had no time to spare.
-pub fn is_out_of_cpu(end: &EndReport) -> bool {
-    full_cpu_share(end).is_some()
-}
-
-/// The share of its time that a thread waited for a CPU.
-fn ready_share(thread: &ThreadReport) -> f64 {
-    thread.ready_ns.unwrap_or(0) as f64 / thread.wall_ns.max(1) as f64
-}
-
-fn cpu_sentence(end: &EndReport, word: &str) -> Option<String> {
-    let Some(most) = end.busiest_percent() else {
-        let load = Load::of(end)?;
-        return Some(format!("the {word} end used {} of a core", percent(load.taken)));
-    };
-    let waited = end.threads.iter().map(ready_share).fold(0.0, f64::max);
-    let waited = match waited >= 0.01 {
-        true => format!(" and waited for a CPU {} of the time", percent(waited)),
-        false => String::new(),
-    };
-    Some(format!("the busiest {word} thread used {} of a core{waited}", percent(most / 100.0)))
-}
-
-/// Lost datagrams by place, as shares of those sent, and lost packets of QUIC.
-#[derive(Debug, Clone, Copy)]
-struct Lost {
-    at_socket: f64,
-    on_way: f64,
-    /// Packets that QUIC declared lost.
-    packets: u64,
-}
-
-impl Lost {
-    fn of(way: &DirectionReport) -> Self {
-        let waits = way.sender.iter().flat_map(|end| &end.waits).filter(|waits| waits.busy_us.is_none());
-        let packets = waits.filter_map(|waits| waits.retransmits).fold(0, u64::saturating_add);
-        let Some(DatagramLoss { sent, lost: Some(lost), lost_at_socket }) = way.datagrams() else {
-            return Self { at_socket: 0.0, on_way: 0.0, packets };
-        };
-        let share = |number: u64| number as f64 / sent as f64;
-        Self { at_socket: share(lost_at_socket), on_way: share(lost - lost_at_socket), packets }
-    }
-
-    fn any(&self) -> bool {
-        LOSS.is_used_up(self.on_way) || self.packets > 0
-    }
-
-    fn sentence(&self) -> Option<String> {
-        match self {
-            Self { packets: 1.., .. } => Some(format!("QUIC declared {} packets lost", self.packets)),
-            _ if self.at_socket + self.on_way == 0.0 => None,
-            _ => Some(format!(
-                "{} of the datagrams were lost on the path and {} at the receiver's full socket",
-                percent(self.on_way),
-                percent(self.at_socket)
-            )),
-        }
-    }
-}
-
-/// What the senders' connections waited for, as shares of their busy time (`busy`: of the wall time).
-struct Waiting {
-    busy: f64,
-    rwnd: f64,
-    sndbuf: f64,
-    /// Share of samples in which the whole send buffer was in flight.
-    drained: Option<f64>,
-    retransmits: u64,
-}
-
-impl Waiting {
-    /// Of connections that moved bytes for `elapsed_s`.
-    fn of(waits: &[Waits], elapsed_s: f64) -> Option<Self> {
-        let sum = |of: fn(&Waits) -> Option<u64>| -> Option<u64> {
-            let known: Vec<u64> = waits.iter().filter_map(of).collect();
-            (!known.is_empty()).then(|| known.iter().copied().fold(0, u64::saturating_add))
-        };
-        let busy_us = sum(|waits| waits.busy_us)? as f64;
-        let wall_us = elapsed_s * 1e6 * waits.len() as f64;
-        let share = |us: Option<u64>| us.unwrap_or(0) as f64 / busy_us.max(1.0);
-        Some(Self {
-            busy: (busy_us / wall_us.max(1.0)).min(1.0),
-            rwnd: share(sum(|waits| waits.rwnd_limited_us)),
-            sndbuf: share(sum(|waits| waits.sndbuf_limited_us)),
-            drained: Self::drained(waits),
-            retransmits: sum(|waits| waits.retransmits).unwrap_or(0),
-        })
-    }
-
-    fn drained(waits: &[Waits]) -> Option<f64> {
-        let (all, drained) = waits.iter().fold((0u32, 0u32), |(all, drained), waits| {
-            (all.saturating_add(waits.looks), drained.saturating_add(waits.drained))
-        });
-        (all >= LOOKS_MIN).then(|| f64::from(drained) / f64::from(all))
-    }
-
-    fn sentence(&self) -> String {
-        let drained =
-            self.drained.filter(|share| WAITING_SIGN.is_used_up(*share)).map_or(String::new(), |share| {
-                format!("; in {} of samples the send buffer held no unsent data", percent(share))
-            });
-        format!(
-            "connections were busy {} of the time; the receive window limited {} of this, the send buffer \
-             {}; {} segments were retransmitted{drained}",
-            percent(self.busy),
-            percent(self.rwnd),
-            percent(self.sndbuf),
-            self.retransmits
-        )
     }
 }
 

@@ -4,7 +4,7 @@ use base::metric::Better::{Higher, Lower, Neither};
 use base::metric::{MetricSpec, Metrics, metric};
 
 use super::flow::{Direction, FlowCount, FlowReport};
-use super::report::{DirectionReport, EndReport, Responses, TransferReport, Waits};
+use super::report::{Counted, DirectionReport, EndReport, Responses, TransferReport, Waits};
 
 /// Every number of a trial: the transfer's own, and what the samplers add.
 pub const METRICS: &[MetricSpec] = &[
@@ -50,6 +50,12 @@ pub const METRICS: &[MetricSpec] = &[
     metric("response_p99_us", "us", Lower, "99th percentile of these times"),
     metric("response_p999_us", "us", Lower, "99.9th percentile of these times"),
     metric("response_max_us", "us", Lower, "the longest of these times"),
+    metric(
+        "start_skew_us",
+        "us",
+        Lower,
+        "between the first bytes of all clients' flows, each client by its own clock (error: clock_bound_us)",
+    ),
     metric("server_cpu_percent", "%", Lower, "CPU of the server's processes, in % of one core"),
     metric("server_memory_bytes", "B", Lower, "resident memory of the server's processes, added up"),
     metric("disk_bit_per_s", "bit/s", Neither, "read from the server's disk"),
@@ -109,6 +115,7 @@ pub fn of(report: &TransferReport) -> Metrics {
     };
     set("sender_cpu_percent", busiest(|way| way.sender.as_ref()));
     set("receiver_cpu_percent", busiest(|way| way.receiver.as_ref()));
+    metrics.insert("start_skew_us".to_owned(), start_skew_us(ways));
     metrics.extend(datagrams(ways));
     metrics.extend(delays(report));
     metrics.extend(connections(ways));
@@ -133,6 +140,18 @@ pub(super) fn flow_rate(flow: &FlowReport) -> Option<f64> {
     (last > first).then(|| bytes * 8e9 / (last - first) as f64)
 }
 
+/// How far apart the clients' flows began, against one intended start; `None` with a single flow, and without
+/// flows from clients.
+fn start_skew_us(ways: &[DirectionReport]) -> Option<f64> {
+    let up = || ways.iter().filter(|way| way.direction == Direction::Up);
+    let flows = up().flat_map(|way| &way.sender).map(|sender| sender.flows.len()).sum::<usize>();
+    let began: Option<Vec<(u64, u64)>> = up().map(|way| way.sender.as_ref()?.began_ns).collect();
+    let began = began.filter(|_| flows > 1)?;
+    let (first, last) =
+        (began.iter().map(|(first, _)| *first).min()?, began.iter().map(|(_, last)| *last).max()?);
+    Some(last.saturating_sub(first) as f64 / 1e3)
+}
+
 /// The sum, when every part of it is known.
 fn whole(parts: impl Iterator<Item = Option<u64>>) -> Option<f64> {
     parts.map(|part| part.map(|part| part as f64)).sum()
@@ -154,6 +173,12 @@ fn datagrams(ways: &[DirectionReport]) -> Metrics {
     let sum = |counts: &Option<Vec<FlowCount>>, of: fn(&FlowCount) -> u64| {
         counts.as_ref().map(|counts| counts.iter().map(|count| of(count) as f64).sum::<f64>())
     };
+    // Counts that every end of its kind has; those of another program may be unknown.
+    let counted = |end: fn(&DirectionReport) -> Option<&EndReport>, at_most: Counted| {
+        ways.iter().filter_map(end).all(|end| end.counted <= at_most)
+    };
+    let sender_counts = |at_most| counted(|way| way.sender.as_ref(), at_most);
+    let receiver_counts = |at_most| counted(|way| way.receiver.as_ref(), at_most);
     let dropped: Option<f64> =
         came.as_ref().and_then(|came| came.iter().map(|count| Some(count.overflowed? as f64)).sum());
     let (sent_count, came_count) = (sum(&sent, |count| count.datagrams), sum(&came, |count| count.datagrams));
@@ -172,12 +197,12 @@ fn datagrams(ways: &[DirectionReport]) -> Metrics {
         (Some(sent), Some(came)) => {
             Some((sent + sent_before - (came - duplicated) - came_once_before).max(0.0))
         }
-        _ => sum(&came, |count| count.lost),
+        _ => sum(&came, |count| count.lost).filter(|_| receiver_counts(Counted::Losses)),
     };
     let of_all = sent_count.or(came_count.zip(lost).map(|(came, lost)| came + lost));
     let ratio = lost.zip(of_all).filter(|(_, all)| *all > 0.0).map(|(lost, all)| lost / all);
     let on_path = lost.zip(dropped).map(|(lost, dropped)| (lost - dropped).max(0.0));
-    let jitter = came.as_ref().map(|came| {
+    let jitter = came.as_ref().filter(|_| receiver_counts(Counted::LossesAndJitter)).map(|came| {
         came.iter().map(|count| count.jitter_ns as f64).sum::<f64>() / came.len().max(1) as f64 / 1e3
     });
     let named = [
@@ -187,9 +212,15 @@ fn datagrams(ways: &[DirectionReport]) -> Metrics {
         ("datagrams_lost", lost),
         ("datagrams_lost_at_receiver", dropped),
         ("datagrams_lost_on_path", on_path),
-        ("sends_refused", sum(&sent, |count| count.refused)),
-        ("datagrams_reordered", sum(&came, |count| count.reordered)),
-        ("datagrams_duplicated", sum(&came, |count| count.duplicated)),
+        ("sends_refused", sum(&sent, |count| count.refused).filter(|_| sender_counts(Counted::All))),
+        (
+            "datagrams_reordered",
+            sum(&came, |count| count.reordered).filter(|_| receiver_counts(Counted::All)),
+        ),
+        (
+            "datagrams_duplicated",
+            sum(&came, |count| count.duplicated).filter(|_| receiver_counts(Counted::All)),
+        ),
         ("jitter_us", jitter),
     ];
     named.map(|(name, value)| (name.to_owned(), value)).into()
@@ -308,6 +339,20 @@ mod tests {
         assert_eq!(metrics["loss_ratio"], Some(0.1));
         assert_eq!(metrics["datagrams_lost_at_receiver"], Some(5.0));
         assert_eq!(metrics["datagrams_lost_on_path"], Some(5.0));
+    }
+
+    #[test]
+    fn skew_is_between_the_first_bytes_of_all_clients() {
+        let mut report = way(&[FlowCount::default()], &[]);
+        let skew = |report: &TransferReport| of(report)["start_skew_us"];
+        report.directions[0].sender.as_mut().unwrap().began_ns = Some((5_000, 5_000));
+        assert_eq!(skew(&report), None, "one flow");
+        let mut other = report.directions[0].clone();
+        other.sender.as_mut().unwrap().began_ns = Some((2_000, 42_000));
+        report.directions.push(other);
+        assert_eq!(skew(&report), Some(40.0));
+        report.directions[1].sender.as_mut().unwrap().began_ns = None;
+        assert_eq!(skew(&report), None, "one client's is unknown");
     }
 
     #[test]

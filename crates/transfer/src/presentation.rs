@@ -44,6 +44,10 @@ pub(crate) enum TransferDoubt {
     RequestsLate { late_percent: f64, late_ms_max: f64 },
     /// All bytes moved within so short a time that it gives no rate.
     TransferTooShort { moved_ms: f64 },
+    /// More arrived than the link carries in the long run.
+    AboveLink { link_percent: f64 },
+    /// The peer reported nothing of what it received, so that the rates are those of the sender.
+    ArrivalNotReported { peer: String },
 }
 
 impl WorkloadDoubt for TransferDoubt {
@@ -57,6 +61,14 @@ impl WorkloadDoubt for TransferDoubt {
             Self::TransferTooShort { moved_ms } => {
                 format!("all bytes moved within {} ms, too short for a rate or a limit", number(*moved_ms))
             }
+            Self::AboveLink { link_percent } => format!(
+                "{} % of the link's maximum arrived: the time was too short beside a burst, or the link's \
+                 nominal rate is wrong",
+                number(*link_percent)
+            ),
+            Self::ArrivalNotReported { peer } => {
+                format!("{peer} reported nothing that it received; the goodput is what was sent to it")
+            }
         }
     }
 
@@ -68,11 +80,22 @@ impl WorkloadDoubt for TransferDoubt {
             Self::TransferTooShort { .. } => {
                 "transfer more bytes (--bytes 1GiB), or for a fixed time (--time 5s)"
             }
+            Self::AboveLink { .. } => {
+                "measure for longer (--time 10s), leave out the beginning (--omit 1s), or set the true rate \
+                 with --link"
+            }
+            Self::ArrivalNotReported { .. } => {
+                "compare with the receiver's own output, or run 'kagiri transfer --serve' there"
+            }
         }
     }
 
     fn gravity(&self) -> f64 {
-        if let Self::RequestsLate { late_ms_max, .. } = self { *late_ms_max } else { 0.0 }
+        match self {
+            Self::RequestsLate { late_ms_max, .. } => *late_ms_max,
+            Self::AboveLink { link_percent } => *link_percent,
+            Self::TransferTooShort { .. } | Self::ArrivalNotReported { .. } => 0.0,
+        }
     }
 }
 

@@ -112,9 +112,15 @@ impl DirectionReport {
         let sent = self.sender.as_ref()?.count().datagrams;
         let came = self.receiver.as_ref().map(EndReport::count);
         let lost = came.map(|came| sent.saturating_sub(came.datagrams.saturating_sub(came.duplicated)));
-        let dropped = came.and_then(|came| came.overflowed).unwrap_or(0);
-        let lost_at_socket = dropped.min(lost.unwrap_or(0));
+        let dropped = self.receiver.as_ref().and_then(EndReport::dropped_at_socket);
+        let lost_at_socket = lost.zip(dropped).map(|(lost, dropped)| dropped.min(lost));
         (sent > 0).then_some(DatagramLoss { sent, lost, lost_at_socket })
+    }
+
+    /// CPU time that the hypervisor took at the ends' hosts while the flows moved, as a share of one core:
+    /// the larger one.
+    pub(super) fn steal(&self) -> Option<f64> {
+        self.ends().filter_map(|end| end.steal).max_by(f64::total_cmp)
     }
 }
 
@@ -122,8 +128,8 @@ pub(super) struct DatagramLoss {
     pub(super) sent: u64,
     /// Absent if the receiver did not report.
     pub(super) lost: Option<u64>,
-    /// Of these, dropped at the receiver's full socket.
-    pub(super) lost_at_socket: u64,
+    /// Of these, dropped at the receiver's full socket; absent if no counter of that socket is known.
+    pub(super) lost_at_socket: Option<u64>,
 }
 
 fn one_direction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Direction, D::Error> {
@@ -135,10 +141,30 @@ fn one_direction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Direction
     }
 }
 
+/// What an end counts of its datagrams. The other fields of its [`FlowCount`] are unknown, not 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    #[default]
+    All,
+    /// Datagrams, losses and jitter: an iperf3 at the other end.
+    LossesAndJitter,
+    /// Datagrams and losses: an iperf3 that reported no jitter.
+    Losses,
+    /// Datagrams alone, since they have no numbers: ttcp.
+    Datagrams,
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndReport {
     pub host: Option<String>,
+    pub counted: Counted,
+    /// CPU time that the hypervisor took at its host while the flows moved (`steal`, proc_stat(5)), as a
+    /// share of one core; absent if unknown.
+    pub steal: Option<f64>,
+    /// When the first byte of its first and of its last flow moved, ns after the intended start; of senders.
+    pub began_ns: Option<(u64, u64)>,
     /// Each flow, the omitted beginning deducted.
     pub flows: Vec<FlowReport>,
     /// What all flows had moved in the omitted beginning.
@@ -158,6 +184,12 @@ pub struct EndReport {
 impl EndReport {
     pub(super) fn count(&self) -> FlowCount {
         self.flows.iter().fold(FlowCount::default(), |sum, flow| sum.with(&flow.count))
+    }
+
+    /// Datagrams dropped at the full sockets of a receiver; `None` unless it is known of every flow.
+    pub(super) fn dropped_at_socket(&self) -> Option<u64> {
+        let dropped: Option<Vec<u64>> = self.flows.iter().map(|flow| flow.count.overflowed).collect();
+        Some(dropped?.into_iter().fold(0, u64::saturating_add))
     }
 
     pub fn bytes(&self) -> u64 {
@@ -208,6 +240,8 @@ pub struct Waits {
     pub drained: u32,
     /// Segments sent again; of QUIC, packets taken for lost.
     pub retransmits: Option<u64>,
+    /// Whether they are of a QUIC connection.
+    pub is_quic: bool,
     pub min_rtt_us: Option<u64>,
     /// Smoothed round-trip time, us.
     pub rtt_us: Option<u64>,
@@ -224,6 +258,7 @@ impl From<&sys::net::TcpInfo> for Waits {
             looks: 0,
             drained: 0,
             retransmits: info.retransmits_total.map(u64::from),
+            is_quic: false,
             min_rtt_us: info.min_rtt_us.map(u64::from),
             rtt_us: info.rtt_us.map(u64::from),
             congestion_window_bytes: window.map(|(segments, mss)| u64::from(segments) * u64::from(mss)),

@@ -17,6 +17,7 @@ pub mod network;
 pub mod parse;
 pub mod pressure;
 pub mod process;
+pub mod udp_socket;
 
 mod proc_file;
 
@@ -33,6 +34,7 @@ pub use network::{
 pub use pressure::{Pressure, PressureReading};
 pub use process::set::ProcessSet;
 pub use process::{ProcessCpuReading, ProcessMemoryReading, start_ticks};
+pub use udp_socket::{UdpEnds, UdpSocketReading, udp_sockets};
 
 pub(crate) use proc_file::ProcFile;
 
@@ -68,6 +70,7 @@ mod tests {
             prop_assert!(mounts::unescape(&text).len() <= text.len());
             pressure::parse(&text);
             process::parse_schedstat(&text);
+            udp_socket::parse_line(&text);
         }
     }
 }

@@ -11,7 +11,7 @@ use base::outcome::{Account, Certainty, Evidence, Limit, Resource};
 use self::tables::{balance, calls, flows, responses};
 use super::findings::{bit_rate, broke_off, held_back, link_share, too_short_ms};
 use super::flow::Direction;
-use super::limit::{self, Cause, Held};
+use super::limit::{self, Cause, CpuShare, Held};
 use super::metrics;
 use super::presentation::{SEND_BUFFER, WINDOW};
 use super::report::{DirectionReport, EndReport, TransferReport};
@@ -151,7 +151,11 @@ fn said(
     cause: Option<Cause>,
 ) -> String {
     let Some((held, certainty)) = cause else {
-        return "no resource that either end counts was exhausted".to_owned();
+        return match limit::steal_sentence(way) {
+            Some(steal) => format!("{steal}, so that no other limit can be told"),
+            None if limit::lost_somewhere(way) => "datagrams were lost, and no end counts where".to_owned(),
+            None => "no resource that either end counts was exhausted".to_owned(),
+        };
     };
     let is_proven = certainty == Certainty::Confirmed;
     let sentence = match held {
@@ -163,6 +167,9 @@ fn said(
         Held::Window => "the receiver's window is full part of the time",
         Held::SendBuffer if is_proven => "the sender's buffer holds less than the link needs",
         Held::SendBuffer => "the sender's buffer holds less than the link needs part of the time",
+        Held::Path if link_share(report, way).is_some_and(limit::is_above) => {
+            "more arrived than the link carries for long"
+        }
         Held::Path if link_share(report, way).is_some_and(limit::is_full) => "the link is full",
         Held::Path => "neither end held the data back: the rate, the delay or the losses of the path did",
         Held::Offered if settings.rate.is_none() => "the sender had no more data to send",
@@ -174,8 +181,11 @@ fn said(
 /// The threads of an `end` are the limit; threads with idle time only if datagrams overflowed their socket.
 fn full_cpu(whose: &str, end: Option<&EndReport>) -> String {
     match end.and_then(limit::full_cpu_share) {
-        Some(share) => {
+        Some(CpuShare::Taken(share)) => {
             format!("the {whose} threads ran or waited for a CPU {} of the time", limit::percent(share))
+        }
+        Some(CpuShare::Waited(share)) => {
+            format!("the {whose} threads waited for a CPU {} of the time", limit::percent(share))
         }
         None => format!("the {whose} threads were too slow"),
     }

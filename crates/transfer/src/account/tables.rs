@@ -9,12 +9,17 @@ use super::super::findings::{broke_off, each_held_back};
 use super::super::flow::{EndReason, FlowReport};
 use super::super::metrics;
 use super::super::path_rate::{IPV4_BYTES, IPV6_BYTES, UDP_BYTES};
-use super::super::report::{DatagramLoss, DirectionReport, EndReport, Responses, TransferReport, Waits};
+use super::super::report::{
+    Counted, DatagramLoss, DirectionReport, EndReport, Responses, TransferReport, Waits,
+};
 use super::super::settings::TransferSettings;
 use super::known;
 
 /// Flows that a table lists one by one; of more, the slowest.
 const FLOWS_SHOWN: usize = 16;
+
+/// Where the drops at another program's socket come from.
+const COUNTED_HERE: &str = " (this host's kernel counts them, /proc/net/udp)";
 
 /// Broken flows to list with their reasons.
 const BROKEN_SHOWN: usize = 3;
@@ -116,12 +121,22 @@ fn missing(way: &DirectionReport) -> Option<String> {
     let Some(DatagramLoss { lost: Some(lost), lost_at_socket, .. }) = way.datagrams() else {
         return Some(format!("{missing} of what was sent had not arrived when the transfer ended"));
     };
-    Some(format!(
-        "{missing} ({lost} datagrams) did not arrive: {lost_at_socket} were dropped at the receiver's full \
-         socket, {} on the path; the sender's kernel refused {} at first, which were sent later",
-        lost - lost_at_socket,
-        sender.count().refused
-    ))
+    let counter = if receiver.counted == Counted::All { "" } else { COUNTED_HERE };
+    let places = match lost_at_socket {
+        Some(at_socket) => format!(
+            "did not arrive: {at_socket} were dropped at the receiver's full socket{counter}, {} on the path",
+            lost - at_socket
+        ),
+        None => "did not arrive; where is unknown: the receiver reports no drops at its socket".to_owned(),
+    };
+    let refused = match sender.counted {
+        Counted::All => format!(
+            "; the sender's kernel refused {} at first, which were sent later",
+            sender.count().refused
+        ),
+        _ => String::new(),
+    };
+    Some(format!("{missing} ({lost} datagrams) {places}{refused}"))
 }
 
 /// Flow by flow: what arrived, what its connection waited for, and what held it back.

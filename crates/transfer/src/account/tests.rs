@@ -4,7 +4,7 @@ use serde_json::json;
 use super::super::flow::{Direction, EndReason, FlowCount, FlowReport, ThreadReport};
 use super::super::judge::judge;
 use super::super::presentation::TransferDoubt;
-use super::super::report::{ClockOffset, DirectionReport, EndReport, Responses, Waits};
+use super::super::report::{ClockOffset, Counted, DirectionReport, EndReport, Responses, Waits};
 use super::tables::over_time;
 use super::*;
 
@@ -54,6 +54,77 @@ fn balance_states_where_datagrams_were_lost() {
     assert!(note.contains("4 were dropped at the receiver's full socket, 6 on the path"), "{note}");
     let short = of(&TransferSettings::default(), &report(bytes(2_000_000), bytes(1_500_000)));
     assert!(short.tables[0].notes.iter().any(|note| note.contains("500 kB up")), "{:?}", short.tables[0]);
+}
+
+#[test]
+fn unknown_counts_are_not_told_as_none() {
+    let sent = FlowCount { bytes: 147_200, datagrams: 100, refused: 0, ..FlowCount::default() };
+    let came = FlowCount { bytes: 132_480, datagrams: 90, lost: 10, ..FlowCount::default() };
+    let mut report = report(sent, came);
+    report.directions[0].receiver.as_mut().unwrap().counted = Counted::LossesAndJitter;
+    let note = |report: &TransferReport| of(&TransferSettings::default(), report).tables[0].notes.join("\n");
+    let unknown =
+        "(10 datagrams) did not arrive; where is unknown: the receiver reports no drops at its socket";
+    assert!(note(&report).contains(unknown), "{}", note(&report));
+    let metrics = metrics::of(&report);
+    let unknown = ["lost_at_receiver", "lost_on_path", "reordered", "duplicated"];
+    for name in unknown.map(|name| format!("datagrams_{name}")) {
+        assert_eq!(metrics[&name], None, "{name}");
+    }
+    assert_eq!((metrics["datagrams_lost"], metrics["sends_refused"]), (Some(10.0), Some(0.0)));
+    // The kernel of this host counts the drops of the other program's socket.
+    report.directions[0].receiver.as_mut().unwrap().flows[0].count.overflowed = Some(9);
+    let known =
+        "9 were dropped at the receiver's full socket (this host's kernel counts them, /proc/net/udp), 1 on";
+    assert!(note(&report).contains(known), "{}", note(&report));
+    // A sender that does not count refusals has not had none.
+    report.directions[0].sender.as_mut().unwrap().counted = Counted::LossesAndJitter;
+    assert!(!note(&report).contains("refused"), "{}", note(&report));
+    assert_eq!(metrics::of(&report)["sends_refused"], None);
+}
+
+#[test]
+fn datagrams_without_numbers_have_no_known_loss() {
+    let came = FlowCount { bytes: 132_480, datagrams: 90, ..FlowCount::default() };
+    let mut report = report(came, came);
+    report.directions[0].sender = None;
+    report.directions[0].receiver.as_mut().unwrap().counted = Counted::Datagrams;
+    let metrics = metrics::of(&report);
+    assert_eq!((metrics["datagrams_received"], metrics["loss_ratio"]), (Some(90.0), None));
+    assert_eq!((metrics["datagrams_lost"], metrics["jitter_us"]), (None, None));
+    let headline = of(&TransferSettings::default(), &report).headline.unwrap();
+    assert!(!headline.contains("lost"), "{headline}");
+}
+
+#[test]
+fn goodput_of_a_burst_or_of_the_sender_alone_is_doubted() {
+    let doubts = |report: &TransferReport| judge(&TransferSettings::default(), report).doubts;
+    // 991 of 972 Mbit/s.
+    let mut above = report(bytes(123_875_000), bytes(123_875_000));
+    above.theoretical_bit_per_s = Some(972e6);
+    let [doubt] = &doubts(&above)[..] else { panic!("{:?}", doubts(&above)) };
+    let said = "102 % of the link's maximum arrived: the time was too short beside a burst";
+    assert!(doubt.to_string().starts_with(said) && doubt.advice().contains("--omit 1s"), "{doubt}");
+    let limit = of(&TransferSettings::default(), &above).limit.unwrap();
+    assert_eq!((limit.resource, limit.certainty), (Resource::Network, Certainty::Predicted));
+    assert_eq!(limit.evidence[0].statement, "more arrived than the link carries for long");
+    let mut silent = report(bytes(100_000_000), bytes(100_000_000));
+    assert_eq!(doubts(&silent), []);
+    silent.directions[0].receiver = None;
+    silent.peer = "ttcp".to_owned();
+    assert_eq!(doubts(&silent), [TransferDoubt::ArrivalNotReported { peer: "ttcp".to_owned() }.into()]);
+}
+
+#[test]
+fn stolen_cpu_is_told_instead_of_a_limit() {
+    let mut report = report(bytes(90_000_000), bytes(90_000_000));
+    let sender = report.directions[0].sender.as_mut().unwrap();
+    sender.waits = vec![Waits { busy_us: Some(1_000_000), ..Waits::default() }];
+    sender.steal = Some(0.51);
+    let limit = of(&TransferSettings::default(), &report).limit.unwrap();
+    assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
+    let said = "the hypervisor took 51 % of a core, so that no other limit can be told";
+    assert_eq!(limit.evidence[0].statement, said);
 }
 
 #[test]
@@ -120,7 +191,9 @@ fn spinning_threads_are_no_limit() {
 #[test]
 fn unmet_rate_fails_because_of_the_path() {
     let sent = FlowCount { bytes: 25_000_000, datagrams: 17_000, ..FlowCount::default() };
-    let came = FlowCount { bytes: 12_000_000, datagrams: 8_160, lost: 8_840, ..FlowCount::default() };
+    let overflowed = Some(0);
+    let came =
+        FlowCount { bytes: 12_000_000, datagrams: 8_160, lost: 8_840, overflowed, ..FlowCount::default() };
     let settings = TransferSettings::read(json!({ "protocol": "udp", "rate": "200Mbit/s" })).unwrap();
     let judged = judge(&settings, &report(sent, came));
     assert_eq!((judged.verdict, judged.is_definite), (Verdict::Fail, true), "no neighbour's doing");

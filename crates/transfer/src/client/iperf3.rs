@@ -13,8 +13,9 @@ use crate::iperf3::{
     self, Carrying, Client, ClientOrder, Deadlines, Length, Parameters, SessionStatus, StreamReport,
     StreamResult, TestReport,
 };
-use crate::report::{DirectionReport, EndReport, TransferReport, Waits, moved_ns};
+use crate::report::{Counted, DirectionReport, EndReport, TransferReport, Waits, moved_ns};
 use crate::settings::TransferSettings;
+use crate::steal::StealReading;
 
 /// Poll interval of a running test.
 const LOOK: Duration = Duration::from_millis(20);
@@ -47,6 +48,7 @@ fn run(task: &Task, client: Client, passed: &Passed, at_ns: u64) -> TransferRepo
     let mut report = report(task, "iperf3", None);
     let status = client.status.clone();
     sleep_until_ns(at_ns);
+    let steal = StealReading::begin();
     let mut watched = Watched::new(&task.settings, monotonic_ns());
     // Polled here, so that the intervals are kept whatever happens to the test.
     let test = std::thread::scope(|scope| {
@@ -66,7 +68,7 @@ fn run(task: &Task, client: Client, passed: &Passed, at_ns: u64) -> TransferRepo
     report.broken = test.problem.clone().filter(|_| !report.stopped);
     let here = test.engines.iter().map(|engine| format!("client: {engine}"));
     report.engine = here.chain(["server: iperf3".to_owned()]).collect::<Vec<_>>().join("; ");
-    report.directions = ways(&test, watched);
+    report.directions = ways(&test, watched, steal.share());
     report
 }
 
@@ -148,7 +150,7 @@ impl Watched {
     }
 }
 
-fn ways(test: &TestReport, watched: Watched) -> Vec<DirectionReport> {
+fn ways(test: &TestReport, watched: Watched, steal: Option<f64>) -> Vec<DirectionReport> {
     let direction = test.parameters.as_ref().map(|parameters| parameters.direction);
     let now_ns = monotonic_ns();
     let Watched { up, down, bytes } = watched;
@@ -176,6 +178,7 @@ fn ways(test: &TestReport, watched: Watched) -> Vec<DirectionReport> {
         let mut own = own(&streams);
         own.intervals = std::mem::take(&mut intervals[usize::from(*direction == Direction::Down)]);
         own.cpu_s = whole(index, cpu_s);
+        own.steal = steal;
         own.threads = if index == 0 { test.threads.clone() } else { Vec::new() };
         let mut remote = remote(&streams);
         if let Some(remote) = &mut remote {
@@ -209,19 +212,30 @@ fn own(streams: &[&StreamReport]) -> EndReport {
 
 /// The other end of some streams, if it reported all of them.
 fn remote(streams: &[&StreamReport]) -> Option<EndReport> {
-    let reported: Option<Vec<(&StreamResult, Side)>> =
-        streams.iter().map(|stream| Some((stream.remote.as_ref()?, stream.side.other()))).collect();
-    let reported = reported.filter(|reported| !reported.is_empty())?;
-    let flow = |(result, side): &(&StreamResult, Side)| {
-        let ns = (result.seconds.unwrap_or(0.0).clamp(0.0, 1e6) * 1e9) as u64;
-        let count = counted(result, *side);
-        FlowReport { count, moved_ns: Some((0, ns)), ..FlowReport::new(EndReason::Done) }
+    let is_udp = streams.iter().any(|stream| stream.flow.tcp.is_none() && stream.flow.count.datagrams > 0);
+    // An end that leaves out what it must have counted has reported nothing of use.
+    let is_whole = |result: &StreamResult, side| {
+        let has_datagrams = || result.packets.is_some() && (side == Side::Sender || result.errors.is_some());
+        result.bytes.is_some() && (!is_udp || has_datagrams())
     };
-    let waits = reported.iter().filter(|(_, side)| *side == Side::Sender);
-    let waits = waits.map(|(result, _)| Waits { retransmits: result.retransmits, ..Waits::default() });
+    let result = |stream: &&StreamReport| {
+        let (result, side) = (stream.remote.clone()?, stream.side.other());
+        is_whole(&result, side).then_some((result, side, stream.dropped_there))
+    };
+    let reported: Option<Vec<(StreamResult, Side, Option<u64>)>> = streams.iter().map(result).collect();
+    let reported = reported.filter(|reported| !reported.is_empty())?;
+    let flow = |(result, side, dropped): &(StreamResult, Side, Option<u64>)| {
+        let moved_ns = result.seconds.map(|seconds| (0, (seconds.clamp(0.0, 1e6) * 1e9) as u64));
+        let count = FlowCount { overflowed: *dropped, ..counted(result, *side) };
+        FlowReport { count, moved_ns, ..FlowReport::new(EndReason::Done) }
+    };
+    let waits = reported.iter().filter(|(_, side, _)| *side == Side::Sender);
+    let waits = waits.map(|(result, ..)| Waits { retransmits: result.retransmits, ..Waits::default() });
+    let has_jitter = reported.iter().all(|(result, ..)| result.jitter_s.is_some());
     Some(EndReport {
         flows: reported.iter().map(flow).collect(),
         waits: waits.collect(),
+        counted: if has_jitter { Counted::LossesAndJitter } else { Counted::Losses },
         ..EndReport::default()
     })
 }
@@ -251,7 +265,7 @@ fn counted_ns(flow: &FlowReport, own: &StreamResult) -> Option<(u64, u64)> {
 
 fn remote_cpu_s(test: &TestReport) -> Option<f64> {
     let remote = test.remote.as_ref()?;
-    let seconds = remote.streams.iter().filter_map(|stream| stream.seconds).fold(0.0, f64::max);
+    let seconds = remote.streams.iter().filter_map(|stream| stream.seconds).max_by(f64::total_cmp)?;
     Some(remote.cpu_total_percent? / 100.0 * seconds)
 }
 
@@ -266,7 +280,8 @@ mod tests {
         let (packets, errors, bytes) = (Some(107), Some(7), Some(103_000));
         let own = StreamResult { packets, errors, bytes, ..StreamResult::default() };
         let flow = FlowReport { count, ..FlowReport::new(EndReason::Stopped) };
-        let stream = StreamReport { id: 1, side: Side::Receiver, own, remote: None, flow };
+        let stream =
+            StreamReport { id: 1, side: Side::Receiver, own, remote: None, dropped_there: None, flow };
         let reported = super::own(&[&stream]).flows[0].count;
         assert_eq!((reported.datagrams, reported.duplicated, reported.lost), (103, 3, 7));
         let flow = FlowReport::in_a_second(FlowCount { datagrams: 107, ..FlowCount::default() });

@@ -8,7 +8,8 @@ use super::{ClientError, Passed, Ready, Task, add_passed, hold_s, report};
 use crate::control::StopHandle;
 use crate::flow::{Direction, End, FlowCount};
 use crate::intervals::Intervals;
-use crate::report::{DirectionReport, EndReport, TransferReport, Waits};
+use crate::report::{Counted, DirectionReport, EndReport, TransferReport, Waits};
+use crate::steal::StealReading;
 use crate::ttcp::{Manner, Receiver, SendOrder, TtcpError, TtcpReport, send};
 
 /// Up, the client connects to a `ttcp -r`; down, it waits for a `ttcp -t`.
@@ -37,6 +38,7 @@ impl Client {
     fn run(mut self, at_ns: u64) -> TransferReport {
         let mut report = report(&self.task, "ttcp", None);
         sleep_until_ns(at_ns);
+        let steal = StealReading::begin();
         let (direction, index) =
             if self.receiver.is_some() { (Direction::Down, 1) } else { (Direction::Up, 0) };
         let mut intervals = Intervals::new(monotonic_ns(), self.task.settings.interval_ns());
@@ -59,7 +61,11 @@ impl Client {
             Ok(moved) => {
                 report.engine = format!("client: {}; server: ttcp", moved.engine);
                 let intervals = intervals.finish(monotonic_ns(), bytes, moved.flow.moved_ns);
-                let end = end(moved, intervals);
+                let mut end = end(moved, intervals);
+                if direction == Direction::Down {
+                    end.counted = Counted::Datagrams;
+                }
+                end.steal = steal.share();
                 report.directions = vec![DirectionReport::of_client(direction, Some(end), None)];
             }
             Err(error) => report.broken = Some(error.to_string()).filter(|_| !report.stopped),

@@ -16,7 +16,6 @@ use super::{Deadlines, Iperf3Error, Parameters, Results, State, TestReport};
 use crate::control::{Control, ControlError, Cookie, StopHandle, Woken, connect};
 use crate::flow::FlowSocket;
 use ::iperf3::Protocol;
-use ::iperf3::json::RESULTS_BYTES_MAX;
 
 /// Time limit of each closing step after a stop request.
 const STOP_STEP: Duration = Duration::from_secs(2);
@@ -152,7 +151,6 @@ impl Client {
     /// Announces the end and exchanges the results.
     fn exchange(&mut self) -> Result<(), Iperf3Error> {
         let during = "the results are exchanged";
-        let peer = self.order.server;
         if !self.stop_handle.is_stopped() {
             // The test has ended: a stop changes nothing any more.
             self.control.conclude(self.order.deadlines.step);
@@ -162,13 +160,16 @@ impl Client {
             let pause = |span| self.control.wait(Deadline::after(span)).is_ok_and(goes_on);
             self.status.ask(|flows| flows.settle(self.order.deadlines.stall, pause));
         }
+        if self.order.parameters.protocol == Protocol::Udp {
+            self.status.change_flows(Flows::read_drops);
+        }
         self.control.send_state(State::TestEnd, during)?;
         self.control.expect_state(State::ExchangeResults, during)?;
         self.status.ask(|flows| flows.drain(None, self.order.deadlines.drain));
         let finished = self.finished.insert(self.status.finish(false).ok_or(ControlError::Stopped)?);
         self.control.send_json(&finished.results.to_json(), during)?;
-        let remote = self.control.receive_json(RESULTS_BYTES_MAX, during)?;
-        let remote = Results::read(&remote).map_err(|source| Iperf3Error::Json { peer, source })?;
+        let parameters = &self.order.parameters;
+        let remote = self.control.receive_results(parameters, parameters.wants_output, during)?;
         compare(finished, &remote);
         self.remote = Some(remote);
         // All is known: errors from here on do not matter.

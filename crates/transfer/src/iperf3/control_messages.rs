@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Iperf3Error, ServerError, State};
+use super::{Iperf3Error, Parameters, Results, ServerError, State};
 use crate::control::{Control, ControlError};
-use ::iperf3::json::parse;
+use ::iperf3::json::{OUTPUT_BYTES_MAX, results_bytes_max};
 
 impl Control {
     pub(super) fn send_state(&self, state: State, during: &'static str) -> Result<(), ControlError> {
@@ -61,13 +61,16 @@ impl Control {
         self.send_frame(&bytes, during)
     }
 
-    /// Receives an object of at most `bytes_max`.
-    pub(super) fn receive_json(
+    /// Receives the other end's results of a test of `parameters`.
+    pub(super) fn receive_results(
         &self,
-        bytes_max: usize,
+        parameters: &Parameters,
+        output: bool,
         during: &'static str,
-    ) -> Result<Map<String, Value>, Iperf3Error> {
-        let text = self.receive_frame(bytes_max, during)?;
-        parse(&text).map_err(|source| Iperf3Error::Json { peer: self.peer(), source })
+    ) -> Result<Results, Iperf3Error> {
+        let (peer, streams) = (self.peer(), parameters.streams_total());
+        let most = if output { OUTPUT_BYTES_MAX } else { 0 }.max(results_bytes_max(streams));
+        let text = self.receive_frame(most, during)?;
+        Results::read(&text, streams).map_err(|source| Iperf3Error::Json { peer, source })
     }
 }

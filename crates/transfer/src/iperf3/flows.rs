@@ -1,9 +1,11 @@
 //! The data streams of one test while they run: two groups of flows, senders and receivers, because senders
 //! are stopped first and receivers take what is still under way.
 
+use std::path::Path;
 use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
+use sys::proc::{UdpSocketReading, udp_sockets};
 
 use super::report::Finished;
 use super::stream_results::{account, end, in_order, results, sides, stamp};
@@ -24,6 +26,8 @@ const UNREAD_BYTES: u64 = 6 << 20;
 /// Bounds of the time for reading them: a scheduler slice, and a time too short to distort a rate.
 const UNREAD_PAUSE_MIN: Duration = Duration::from_millis(5);
 const UNREAD_PAUSE_MAX: Duration = Duration::from_millis(50);
+/// Time for the other end's program to empty its sockets.
+const EMPTY_WITHIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Default)]
 pub struct Carrying {
@@ -43,6 +47,8 @@ pub(super) struct Flows {
     /// The counts at the end of the omitted time, and its moment.
     omitted: Option<(Vec<FlowCount>, u64)>,
     ended_ns: Option<u64>,
+    /// What the other end's sockets dropped of each sender's datagrams, where it is known.
+    dropped_there: Vec<Option<u64>>,
 }
 
 impl Flows {
@@ -80,7 +86,8 @@ impl Flows {
         // Receivers start before senders.
         let receivers = group(receivers)?;
         let senders = group(senders)?;
-        Ok(Self { sides, senders, receivers, sent: None, started_ns, omitted: None, ended_ns: None })
+        let (sent, omitted, ended_ns, dropped_there) = (None, None, None, Vec::new());
+        Ok(Self { sides, senders, receivers, sent, started_ns, omitted, ended_ns, dropped_there })
     }
 
     /// The counts of all streams, in the order in which they were opened.
@@ -156,6 +163,29 @@ impl Flows {
         pause(took.mul_f64(share).clamp(UNREAD_PAUSE_MIN, UNREAD_PAUSE_MAX));
     }
 
+    /// Reads what the other end's sockets dropped of the datagrams that this end sent, if they are on this
+    /// machine: once they are empty, so that their program has read the rest. It closes them at the end.
+    pub(super) fn read_drops(&mut self) {
+        let Some(sent) = &self.sent else { return };
+        let ends = |socket: &FlowSocket| match socket {
+            FlowSocket::Udp(socket) => Some((socket.peer_addr(), socket.local_addr().ok()?)),
+            FlowSocket::Tcp(_) => None,
+        };
+        let wanted: Option<Vec<_>> = sent.sockets.iter().map(|socket| ends(socket.as_ref()?)).collect();
+        let Some(wanted) = wanted else { return };
+        let deadline = Deadline::after(EMPTY_WITHIN);
+        let read = loop {
+            let read = udp_sockets(Path::new("/"), &wanted);
+            let is_empty = read.iter().flatten().all(|reading| reading.queued_bytes == 0);
+            if is_empty || !deadline.pause(UNACKED_LOOK) {
+                break read;
+            }
+        };
+        // What is still queued is lost with the socket, at a place of its own.
+        let emptied = |reading: UdpSocketReading| (reading.queued_bytes == 0).then_some(reading.drops);
+        self.dropped_there = read.into_iter().map(|reading| reading.and_then(emptied)).collect();
+    }
+
     /// Receives what is still in flight: until every receiver has what its sender reports (`claimed`, by
     /// stream), or nothing arrives any more, at most for `within`.
     pub(super) fn drain(&self, claimed: Option<&Results>, within: Duration) {
@@ -182,6 +212,7 @@ impl Flows {
     /// kernel still has to send would only occupy its memory.
     pub(super) fn finish(mut self, broke: bool) -> Finished {
         let ended_ns = *self.ended_ns.get_or_insert_with(monotonic_ns);
+        let is_omitting = self.omitted.is_some();
         let (mut threads, mut engines) = (Vec::new(), Vec::new());
         let mut reports = |report: Option<GroupReport>| {
             let Some(report) = report else { return Vec::new() };
@@ -196,6 +227,8 @@ impl Flows {
         };
         let sent = self.sent.take().or_else(|| self.senders.take().map(end));
         let flows = in_order(&self.sides, reports(sent), reports(self.receivers.take().map(end)));
+        // Those of the omitted time are not known apart.
+        let mut dropped_there = self.dropped_there.into_iter().map(|drops| drops.filter(|_| !is_omitting));
         let start_ns = self.omitted.as_ref().map_or(self.started_ns, |(_, at_ns)| *at_ns);
         let streams: Vec<StreamReport> = flows
             .into_iter()
@@ -207,7 +240,11 @@ impl Flows {
                 let seconds = ended_ns.max(last_ns).saturating_sub(start_ns) as f64 / 1e9;
                 let own = account(stream_id(index), side, &flow, &omitted, seconds);
                 flow.count.overslept_ns = flow.count.overslept_ns.saturating_sub(omitted.overslept_ns);
-                StreamReport { id: own.id, side, own, remote: None, flow }
+                let dropped_there = match side {
+                    Side::Sender => dropped_there.next().flatten(),
+                    Side::Receiver => None,
+                };
+                StreamReport { id: own.id, side, own, remote: None, dropped_there, flow }
             })
             .collect();
         let seconds = ended_ns.saturating_sub(self.started_ns) as f64 / 1e9;

@@ -33,6 +33,8 @@ pub struct StreamReport {
     /// This end's counts, without the omitted time.
     pub own: StreamResult,
     pub remote: Option<StreamResult>,
+    /// Datagrams that the other end's socket dropped by the end, where this host's kernel counts them.
+    pub dropped_there: Option<u64>,
     /// This end's counts, with the omitted time.
     pub flow: FlowReport,
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::control::{Control, ControlError, Cookie, StopHandle};
 use crate::flow::{FlowSocket, Side};
-use ::iperf3::json::{PARAMETERS_BYTES_MAX, RESULTS_BYTES_MAX};
+use ::iperf3::json::{PARAMETERS_BYTES_MAX, parse};
 use ::iperf3::udp_connect::WELCOME;
 use ::iperf3::{Direction, Protocol};
 
@@ -145,7 +145,8 @@ impl Session {
         let during = "being asked for parameters";
         let peer = self.control.peer();
         self.control.send_state(State::ParamExchange, during)?;
-        let object = self.control.receive_json(PARAMETERS_BYTES_MAX, during)?;
+        let text = self.control.receive_frame(PARAMETERS_BYTES_MAX, during)?;
+        let object = parse(&text).map_err(|source| Iperf3Error::Json { peer, source })?;
         let refused = |source| Iperf3Error::Refused { peer, source };
         let parameters = Parameters::read(&object).map_err(refused)?;
         let (asked, most) = (parameters.streams_total(), self.settings.streams_max);
@@ -282,10 +283,8 @@ impl Session {
     /// Receives the client's results, drains the streams, and sends the results of this end.
     fn exchange(&self, parameters: &Parameters, record: &mut Record) -> Result<(), Iperf3Error> {
         let during = "the results are exchanged";
-        let peer = self.control.peer();
         self.control.send_state(State::ExchangeResults, during)?;
-        let remote = self.control.receive_json(RESULTS_BYTES_MAX, during)?;
-        let remote = Results::read(&remote).map_err(|source| Iperf3Error::Json { peer, source })?;
+        let remote = self.control.receive_results(parameters, false, during)?;
         self.status.ask(|flows| flows.drain(Some(&remote), self.settings.deadlines.drain));
         let finished = record.finished.insert(self.status.finish(false).ok_or(ControlError::Stopped)?);
         compare(finished, &remote);

@@ -1,6 +1,7 @@
 use Certainty::{Confirmed, Predicted};
 
-use super::super::flow::{Direction, FlowCount, FlowReport};
+use super::super::flow::{Direction, FlowCount, FlowReport, ThreadReport};
+use super::super::report::Waits;
 use super::*;
 
 fn end(cpu_share: f64, waits: Option<(u64, u64, u64)>) -> EndReport {
@@ -75,6 +76,77 @@ fn datagram_losses_name_the_limit() {
     assert!(evidence.iter().any(|line| line.contains("19 % of the datagrams were lost on the path")));
     way.receiver.as_mut().unwrap().flows[0].count.overflowed = Some(200);
     assert_eq!(held(&way, Asked::Unmet, None), Some((Held::ReceiverCpu, Confirmed)));
+}
+
+#[test]
+fn losses_without_a_counter_of_the_socket_have_no_place() {
+    let count = |datagrams| FlowCount { datagrams, bytes: datagrams * 1472, ..FlowCount::default() };
+    let (mut sender, mut receiver) = (end(0.3, None), end(0.3, None));
+    sender.flows[0].count = count(1000);
+    receiver.flows[0].count = FlowCount { overflowed: None, ..count(800) };
+    let way = up(sender, receiver);
+    let (cause, evidence) = of(&way, Asked::Unmet, None);
+    assert_eq!(cause, None, "neither the path nor the receiver is known to have lost them");
+    assert!(evidence.iter().any(|line| line.contains("20 % of the datagrams were lost; where is unknown")));
+    assert!(evidence.iter().all(|line| !line.contains(" 0 %")), "{evidence:?}");
+}
+
+#[test]
+fn more_than_the_link_carries_confirms_nothing() {
+    let all = 1_000_000;
+    for (share, expected) in
+        [(0.987, Confirmed), (1.004, Confirmed), (1.0195, Predicted), (1.07, Predicted), (40.0, Predicted)]
+    {
+        let way = up(end(0.2, Some((all, 0, 0))), end(0.2, None));
+        let (cause, evidence) = of(&way, Asked::FlatOut, Some(share));
+        assert_eq!(cause, Some((Held::Path, expected)), "{share}");
+        assert_eq!(
+            evidence[0].contains("the time was too short beside a burst"),
+            share > 1.01 && share < 1.08
+        );
+    }
+}
+
+#[test]
+fn stolen_and_waited_for_cpu_weigh_against_other_causes() {
+    let all = 1_000_000;
+    for (waits, link_share, steal, ready_s, expected) in [
+        // 721 of 956 Mbit/s while the hypervisor took half a core.
+        ((all, 0, 0), Some(0.754), 0.51, 0.0, None),
+        ((all, 0, 0), Some(0.754), 0.02, 0.0, Some((Held::Path, Confirmed))),
+        ((all, 0, 0), Some(0.754), 0.0, 0.2, None),
+        ((all, 900_000, 0), None, 0.51, 0.0, Some((Held::Window, Predicted))),
+        ((all, 0, 800_000), None, 0.51, 0.0, Some((Held::SendBuffer, Predicted))),
+        // A full link is full, whoever took the CPU.
+        ((all, 0, 0), Some(0.98), 0.51, 0.0, Some((Held::Path, Confirmed))),
+    ] {
+        let mut receiver = end(0.2, None);
+        receiver.steal = Some(steal);
+        receiver.threads[0].ready_ns = Some((ready_s * 1e9) as u64);
+        let (cause, evidence) = of(&up(end(0.2, Some(waits)), receiver), Asked::FlatOut, link_share);
+        assert_eq!(cause, expected, "{waits:?} {link_share:?} {steal} {ready_s}");
+        assert_eq!(evidence[0] == "the hypervisor took 51 % of a core", steal > 0.5, "{evidence:?}");
+    }
+}
+
+#[test]
+fn larger_share_of_a_thread_stands_first() {
+    let mut receiver = end(0.15, None);
+    receiver.threads[0].ready_ns = Some(640_000_000);
+    let (_, evidence) = of(&up(end(0.2, Some((1_000_000, 0, 0))), receiver), Asked::FlatOut, None);
+    let said = "a receiving thread waited for a CPU 64 % of the time; the busiest used 15 % of a core";
+    assert!(evidence.iter().any(|line| line == said), "{evidence:?}");
+}
+
+#[test]
+fn retransmits_of_another_programs_tcp_are_not_of_quic() {
+    let mut sender = end(0.2, None);
+    sender.waits = vec![Waits { retransmits: Some(7), ..Waits::default() }];
+    let said =
+        |sender: &EndReport| of(&up(sender.clone(), end(0.2, None)), Asked::FlatOut, None).1.join("\n");
+    assert!(!said(&sender).contains("QUIC"), "{}", said(&sender));
+    sender.waits[0].is_quic = true;
+    assert!(said(&sender).contains("QUIC declared 7 packets lost"), "{}", said(&sender));
 }
 
 #[test]

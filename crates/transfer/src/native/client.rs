@@ -12,7 +12,7 @@ use super::NativeError;
 use super::control_link::ControlLink;
 use super::direction_run::DirectionResult;
 use super::message::{
-    ClientMessage, MESSAGE_BYTES_MAX, REPORT_BYTES_MAX, ServerMessage, SessionOrder, VERSION,
+    ClientMessage, MESSAGE_BYTES_MAX, ServerMessage, SessionOrder, VERSION, report_bytes_max,
 };
 use super::session_id::{Role, SessionId};
 use super::session_state::{FLOWING, Heartbeat, SessionState, longest};
@@ -264,7 +264,7 @@ impl Client {
     }
 
     fn read(&self, during: &'static str) -> Result<ServerMessage, NativeError> {
-        self.link.read(REPORT_BYTES_MAX, during)
+        self.link.read(report_bytes_max(flows_total(&self.order.session)), during)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::flow::{Direction, EndReason, FlowCount, FlowReport, FlowSocket, Group
 use crate::intervals::Intervals;
 use crate::quic::{self, QuicGroup};
 use crate::report::{EndReport, Responses, Waits, moved_ns};
+use crate::steal::StealReading;
 
 /// Datagrams are under way no longer than this after the last that came.
 const QUIET: Duration = Duration::from_millis(300);
@@ -55,6 +56,8 @@ pub(super) struct DirectionRun {
     /// the send buffer was in flight.
     looks: Vec<Looks>,
     recorder: Option<Recorder>,
+    /// Since the first look after the start.
+    steal: Option<StealReading>,
     /// What had arrived at the last poll, and until when more must arrive; of receivers after the end of the
     /// senders.
     quiet: Option<(u64, Deadline)>,
@@ -94,7 +97,8 @@ impl DirectionRun {
         };
         let intervals = Intervals::new(measure.start_ns, measure.interval_ns);
         let (start_ns, looks) = (measure.start_ns, Vec::new());
-        Self { direction, start_ns, transport, protocol, omitted, intervals, looks, recorder, quiet: None }
+        let (steal, quiet) = (None, None);
+        Self { direction, start_ns, transport, protocol, omitted, intervals, looks, recorder, steal, quiet }
     }
 
     /// Payload that passed so far, the omitted beginning included.
@@ -104,6 +108,7 @@ impl DirectionRun {
 
     /// Ends what is due by now: intervals, the omitted beginning. Returns when to look again, monotonic ns.
     pub(super) fn look(&mut self, now_ns: u64) -> u64 {
+        self.steal.get_or_insert_with(StealReading::begin);
         if let Omitted::Until(until_ns) = self.omitted
             && now_ns >= until_ns
         {
@@ -176,12 +181,17 @@ impl DirectionRun {
             .map(|(waits, Looks { all, drained })| Waits { looks: all, drained, ..waits })
             .collect();
         let moved = moved_ns(&flows);
+        let began_ns = flows.iter().map(|flow| Some(flow.moved_ns?.0.saturating_sub(self.start_ns)));
+        let began_ns: Option<Vec<u64>> = began_ns.collect();
+        let began_ns = began_ns.and_then(|began| Some((*began.iter().min()?, *began.iter().max()?)));
         let last_ns = moved.map_or(now_ns, |(_, last_ns)| last_ns);
         let (word, start_ns) = (self.direction.word(), self.start_ns);
         // The recorder has been there since the flows were made ready.
         let calls = |recorder| workload::calls::finish_between(recorder, word, start_ns, last_ns);
         let (flows, omitted) = counted(flows, &self.omitted);
         let end = EndReport {
+            steal: self.steal.and_then(StealReading::share),
+            began_ns,
             flows,
             waits,
             omitted,

@@ -13,8 +13,10 @@ use crate::settings::RequestSettings;
 pub const VERSION: u32 = 2;
 /// The most that one message but a report may hold, bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
-/// The most that a report may hold, bytes: up to 1000 for each of 60,000 flows.
-pub const REPORT_BYTES_MAX: usize = 64 << 20;
+/// The most that a report of so many flows may hold, bytes: 1000 for each, and what all of them share.
+pub const fn report_bytes_max(flows: u32) -> usize {
+    (2 << 20) + 1000 * flows as usize
+}
 
 /// What a client asks of a server, once, at the beginning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

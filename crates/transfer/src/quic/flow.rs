@@ -303,6 +303,7 @@ fn waits(connection: &Connection) -> Waits {
     let us = |time: Duration| u64::try_from(time.as_micros()).ok();
     Waits {
         retransmits: Some(path.lost_packets),
+        is_quic: true,
         min_rtt_us: us(path.min_rtt),
         rtt_us: us(path.rtt),
         congestion_window_bytes: Some(path.cwnd),

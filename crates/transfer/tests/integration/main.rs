@@ -8,6 +8,7 @@ mod flow_tcp;
 mod flow_udp;
 mod iperf3_client;
 mod iperf3_hostile;
+mod iperf3_memory;
 mod iperf3_server;
 mod iperf3_strange;
 mod native;

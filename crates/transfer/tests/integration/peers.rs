@@ -176,3 +176,70 @@ fn ttcp_peer_is_supported() {
     assert_eq!(report.broken, None, "{printed}");
     assert_eq!(report.directions[0].receiver.as_ref().unwrap().bytes(), 16 << 20, "{printed}");
 }
+
+/// The datagrams that the network namespace's sockets dropped so far (`RcvbufErrors`, SNMP).
+fn receive_buffer_errors() -> u64 {
+    let table = std::fs::read_to_string("/proc/net/snmp").unwrap();
+    let mut lines = table.lines().filter_map(|line| line.strip_prefix("Udp: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let index = names.split(' ').position(|name| name == "RcvbufErrors").unwrap();
+    values.split(' ').nth(index).unwrap().parse().unwrap()
+}
+
+/// iperf3 reports no drops at its socket; the kernel of this machine counts them.
+#[test]
+fn datagrams_dropped_at_the_socket_of_iperf3_are_counted_there() {
+    needs!("iperf3");
+    let settings = settings(
+        json!({ "protocol": "udp", "time": "1s", "rate": "6Gbit/s", "peer": "iperf3", "host": "x" }),
+    );
+    // Faster than iperf3 reads, unless this machine is too busy to send so fast.
+    until_enough_moves("more datagrams than iperf3 can read", |_| {
+        let (_process, address) = iperf3_server(&["-1"]);
+        let before = receive_buffer_errors();
+        let report = prepare(address, &settings).unwrap().run(0);
+        let kernel = receive_buffer_errors() - before;
+        assert_eq!(report.broken, None);
+        let metrics = transfer::metrics::of(&report);
+        let lost = metrics["datagrams_lost"].unwrap() as u64;
+        let at_socket = metrics["datagrams_lost_at_receiver"].expect("it is on this machine") as u64;
+        let on_path = metrics["datagrams_lost_on_path"].unwrap() as u64;
+        // Other tests' sockets of this namespace may drop datagrams too.
+        assert!(at_socket <= kernel, "{at_socket} of {kernel}");
+        assert_eq!(at_socket + on_path, lost);
+        assert!(
+            on_path * 1000 <= lost,
+            "loopback loses nothing: {on_path} of {lost}, {kernel} in the kernel"
+        );
+        let account = judge(&settings, &report).account;
+        let printed = format!("{account:?}");
+        assert!(!printed.contains(" 0 were dropped"), "{printed}");
+        if lost < 10_000 {
+            return false;
+        }
+        assert!(
+            printed.contains(&format!("{at_socket} were dropped at the receiver's full socket")),
+            "{printed}"
+        );
+        assert_ne!(account.limit.unwrap().resource, base::outcome::Resource::Network);
+        true
+    });
+}
+
+/// A receiver of ttcp's datagrams cannot see which are missing.
+#[test]
+fn losses_of_unnumbered_datagrams_are_unknown() {
+    let address = free_address(Ipv4Addr::LOCALHOST.into());
+    let down = json!({ "peer": "ttcp", "host": "x", "direction": "down", "protocol": "udp" });
+    let ready = prepare(address, &settings(down)).unwrap();
+    let sender = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let run = std::thread::spawn(move || ready.run(0));
+    for payload in [&[0; 4][..], &[7; 1000], &[7; 1000], &[0; 4]] {
+        sender.send_to(payload, address).unwrap();
+    }
+    let metrics = transfer::metrics::of(&run.join().unwrap());
+    assert_eq!(metrics["datagrams_received"], Some(2.0));
+    for name in ["loss_ratio", "datagrams_lost", "datagrams_reordered", "jitter_us"] {
+        assert_eq!(metrics[name], None, "{name}");
+    }
+}

@@ -2,6 +2,8 @@
 
 mod serve;
 
+use base::part::HERE;
+use base::placement::Wishes;
 use clap::Args;
 use serde_json::{Value, json};
 use transfer::settings::TransferSettings;
@@ -51,12 +53,22 @@ impl TransferArgs {
         }
         self.calls.want(&mut self.settings);
         let host = self.settings.get("host").and_then(Value::as_str).map(str::to_owned);
-        let name = host.clone().unwrap_or_else(|| "loopback".to_owned());
+        let name = run_name(host.as_deref(), &self.session.placed()?);
         if let (Some(host), Some(port)) = (host, self.port) {
             self.settings.set("host", json!(with_port(&host, port)?));
         }
         let plan = self.settings.plan("transfer", format!("transfer: {name}"), &name)?;
         self.calls.draw(&plan.name.clone(), self.session.common.quiet, || self.session.measure(plan))
+    }
+}
+
+/// Between which hosts bytes move: `pc-[1-8] to nas`; of a single host its name alone.
+fn run_name(host: Option<&str>, placed: &Wishes) -> String {
+    let of_role = |role: &str| placed.get(role).map(|wish| wish.hosts.as_str());
+    match (of_role(transfer::CLIENTS), host.or(of_role(transfer::SERVER))) {
+        (None, None) => "loopback".to_owned(),
+        (None, Some(host)) if placed.is_empty() => host.to_owned(),
+        (clients, server) => format!("{} to {}", clients.unwrap_or(HERE), server.unwrap_or(HERE)),
     }
 }
 
@@ -68,5 +80,29 @@ fn with_port(host: &str, port: u16) -> Result<String, Failure> {
             Err(Failure::usage(format!("--port {port}: {host} has a port already; leave one out")))
         }
         Err(_) => Ok(format!("{host}:{port}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::placement::Wish;
+
+    use super::*;
+
+    #[test]
+    fn run_is_named_after_its_hosts() {
+        let placed = |roles: &[(&str, &str)]| -> Wishes {
+            let wish = |hosts: &str| Wish { hosts: hosts.to_owned(), count: None, at_least: None };
+            roles.iter().map(|(role, hosts)| ((*role).to_owned(), wish(hosts))).collect()
+        };
+        for (host, roles, name) in [
+            (None, &[][..], "loopback"),
+            (Some("nas"), &[], "nas"),
+            (None, &[("clients", "a"), ("server", "b")], "a to b"),
+            (None, &[("server", "b")], "here to b"),
+            (Some("10.0.0.2"), &[("clients", "pc-[1-8]")], "pc-[1-8] to 10.0.0.2"),
+        ] {
+            assert_eq!(run_name(host, &placed(roles)), name);
+        }
     }
 }

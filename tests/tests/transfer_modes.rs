@@ -1,0 +1,213 @@
+//! `kagiri transfer` in each of its modes, held against what the other end counted.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use kagiri_tests::{
+    Ended, Live, UpLab, World, free_port, missing, need_root, set_like, undisturbed, wait_until,
+};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server of kagiri's on loopback that prints JSON for each session, and where it listens.
+fn serve(world: &World) -> (Live, String) {
+    let host = format!("127.0.0.1:{}", free_port());
+    let mut server = world.start(&["transfer", "--serve", "--listen", &host, "--json"]);
+    server.wait_for("serves at", PATIENCE);
+    (server, host)
+}
+
+fn metric(document: &Value, name: &str) -> f64 {
+    document["trials"][0]["metrics"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {document}"))
+}
+
+/// Measures, and returns the client's document and what the server printed of the session.
+fn measured(world: &World, arguments: &[&str]) -> (Value, Value) {
+    let (mut server, host) = serve(world);
+    let arguments = [&["transfer", &host, "--json", "-q"], arguments].concat();
+    let document = world.measure(&arguments, PATIENCE).code(0).json();
+    assert!(server.reaches("\"received_bytes\"", PATIENCE), "{}", server.stdout());
+    let printed = server.stdout();
+    let line = printed.lines().find(|line| line.contains("\"received_bytes\"")).expect("its line");
+    (document, serde_json::from_str(line).expect("JSON"))
+}
+
+fn headline(document: &Value) -> &str {
+    document["variants"][0]["account"]["headline"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn both_directions_move_what_the_server_counts() {
+    let world = World::new();
+    for protocol in ["tcp", "quic"] {
+        let asked = ["--proto", protocol, "--direction", "both", "--bytes", "4MB", "--flows", "2"];
+        let (document, session) = measured(&world, &asked);
+        assert_eq!(
+            (&session["sent_bytes"], &session["received_bytes"]),
+            (&4_000_000.into(), &4_000_000.into())
+        );
+        assert_eq!((metric(&document, "received_bytes"), metric(&document, "asked_bytes")), (8e6, 8e6));
+        let (up, down) =
+            (metric(&document, "goodput_up_bit_per_s"), metric(&document, "goodput_down_bit_per_s"));
+        assert!(
+            (up + down - metric(&document, "goodput_bit_per_s")).abs() <= 1e-6 * (up + down),
+            "{protocol}"
+        );
+        let said = headline(&document);
+        assert!(said.contains(" up and ") && said.contains(" down"), "{protocol}: {said}");
+        let rtt_us = metric(&document, "rtt_min_us");
+        assert!(rtt_us > 0.0 && rtt_us < 1e6, "{protocol}: {rtt_us}");
+    }
+}
+
+#[test]
+fn mode_is_named_and_moves_the_same_bytes() {
+    let world = World::new();
+    for (mode, says) in [("copy", false), ("discard", true)] {
+        let (document, session) = measured(&world, &["--mode", mode, "--bytes", "64MB"]);
+        assert_eq!(session["received_bytes"], 64_000_000, "{mode}");
+        assert_eq!(metric(&document, "received_bytes"), 64e6, "{mode}");
+        assert_eq!(headline(&document).contains("discarded unread"), says, "{mode}: {}", headline(&document));
+    }
+}
+
+#[test]
+fn requests_are_those_that_the_server_received() {
+    let world = World::new();
+    let asked = ["--rr", "100B", "--requests-per-s", "100", "--flows", "2", "--time", "2s"];
+    let (document, session) = measured(&world, &asked);
+    let requests = session["received_bytes"].as_f64().expect("bytes") / 100.0;
+    let answered = metric(&document, "transactions_per_s") * 2.0;
+    // Two flows of 100 a second for two seconds; the last may be under way.
+    assert!(
+        (380.0..=404.0).contains(&requests) && (answered - requests).abs() <= 8.0,
+        "{answered} of {requests}"
+    );
+    let (p50, p99) = (metric(&document, "response_p50_us"), metric(&document, "response_p99_us"));
+    assert!(p50 > 0.0 && p50 <= p99 && p99 <= metric(&document, "response_max_us"), "{p50} {p99}");
+    assert!(headline(&document).starts_with("Answered "), "{}", headline(&document));
+}
+
+/// iperf3 as a server for one test on loopback, and where it listens.
+fn iperf3_server() -> (std::process::Child, String) {
+    let port = free_port();
+    let mut command = Command::new("iperf3");
+    command.args(["-s", "-1", "-J", "-B", "127.0.0.1", "-p", &port.to_string()]);
+    let server = command.stdout(Stdio::piped()).spawn().expect("iperf3 starts");
+    let listens = || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+        table.lines().any(|line| line.contains(&format!("0100007F:{port:04X} 00000000:0000 0A")))
+    };
+    wait_until("iperf3 listens", PATIENCE, listens);
+    (server, format!("127.0.0.1:{port}"))
+}
+
+#[test]
+fn losses_at_an_iperf3_server_are_told_as_it_and_the_kernel_count_them() {
+    if let Some(program) = missing(&["iperf3"]) {
+        eprintln!("skipped: needs {program}");
+        return;
+    }
+    let world = World::new();
+    let (server, host) = iperf3_server();
+    let asked = ["--proto", "udp", "--rate", "6Gbit/s", "--time", "1s", "--json", "-q"];
+    let ended = world.measure(&[&["transfer", &host], &asked[..]].concat(), PATIENCE);
+    let document = ended.code(0).json();
+    let theirs: Value =
+        serde_json::from_slice(&server.wait_with_output().expect("it ends").stdout).expect("JSON");
+    let (lost, at_socket) =
+        (metric(&document, "datagrams_lost"), metric(&document, "datagrams_lost_at_receiver"));
+    assert_eq!(metric(&document, "datagrams_lost_on_path"), lost - at_socket);
+    // Those after the last that iperf3 read leave no gap in its count.
+    let gaps = theirs["end"]["sum"]["lost_packets"].as_f64().expect("its count");
+    assert!(lost >= gaps && lost - gaps <= 0.01 * lost + 1000.0, "{lost} lost, {gaps} by iperf3");
+    assert!(at_socket >= 0.999 * lost, "loopback loses nothing: {at_socket} of {lost}");
+    let printed = document.to_string();
+    assert!(!printed.contains(" 0 were dropped"), "{printed}");
+    for unknown in ["datagrams_reordered", "datagrams_duplicated"] {
+        assert!(document["trials"][0]["metrics"][unknown].is_null(), "iperf3 does not report {unknown}");
+    }
+}
+
+#[test]
+fn tcp_of_iperf3_in_both_directions_is_not_told_as_quic() {
+    if let Some(program) = missing(&["iperf3"]) {
+        eprintln!("skipped: needs {program}");
+        return;
+    }
+    let world = World::new();
+    let (mut server, host) = iperf3_server();
+    let asked = ["transfer", &host, "--direction", "both", "--time", "1s", "--json", "-q"];
+    let document = world.measure(&asked, PATIENCE).code(0).json();
+    server.wait().expect("it ends after one test");
+    assert!(metric(&document, "goodput_up_bit_per_s") > 0.0);
+    assert!(metric(&document, "goodput_down_bit_per_s") > 0.0);
+    assert!(!document.to_string().contains("QUIC declared"), "{document}");
+}
+
+#[test]
+fn transfers_in_a_lab_are_named_after_their_hosts() {
+    need_root!();
+    let world = World::new();
+    let lab = UpLab::new(
+        &world,
+        "named",
+        "[host.a]\n[host.b]\n[switch.s]\n[[link]]\nbetween = ['a', 's']\n\
+        [[link]]\nbetween = ['b', 's']\n",
+    );
+    let asked =
+        ["--place", "clients=a", "--place", "server=b", "--bytes", "10MB", "--flows", "2", "--json", "-q"];
+    let document = lab.run("transfer", &asked).code(0).json();
+    assert_eq!(document["name"], "transfer: a to b");
+    // The flows' own first bytes, of one client with one clock.
+    let skew_us = metric(&document, "start_skew_us");
+    assert!(skew_us > 0.0 && skew_us < 1e6, "{skew_us}");
+}
+
+/// A process that only computes, on one CPU; killed at the end.
+struct Burner(std::process::Child);
+
+impl Burner {
+    fn start() -> Self {
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0", "sh", "-c", "while :; do :; done"]);
+        Self(command.spawn().expect("taskset starts"))
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        // It ends only by this.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn load_of_others_on_the_receivers_cpu_is_the_limit() {
+    if let Some(program) = missing(&["taskset"]) {
+        eprintln!("skipped: needs {program}");
+        return;
+    }
+    let world = World::new();
+    let host = format!("127.0.0.1:{}", free_port());
+    let plain = world.command(&["transfer", "--serve", "--listen", &host]);
+    let mut pinned = Command::new("taskset");
+    pinned.args(["-c", "0"]).arg(plain.get_program()).args(plain.get_args()).stdin(Stdio::null());
+    set_like(&mut pinned, &plain);
+    let mut server = Live::start(pinned);
+    server.wait_for("serves at", PATIENCE);
+    let _burners = [Burner::start(), Burner::start(), Burner::start()];
+    let measure = || -> Ended {
+        let asked = ["transfer", &host, "--time", "3s", "--engine", "write", "--json", "-q"];
+        world.measure(&asked, PATIENCE).code(0)
+    };
+    let named = |document: &Value| document["limit"]["resource"] == "cpu";
+    let (_, document) = undisturbed(named, measure);
+    let limit = &document["limit"];
+    assert_eq!(limit["resource"], "cpu", "{limit}");
+    let first = limit["evidence"][0]["statement"].as_str().expect("a sentence");
+    assert!(first.starts_with("the receiver's "), "{limit}");
+    assert!(limit.to_string().contains("a receiving thread waited for a CPU "), "{limit}");
+}
