@@ -26,7 +26,7 @@ fn metric(document: &Value, name: &str) -> f64 {
 fn measured(world: &World, arguments: &[&str]) -> (Value, Value) {
     let (mut server, host) = serve(world);
     let arguments = [&["transfer", &host, "--json", "-q"], arguments].concat();
-    let document = world.measure(&arguments, PATIENCE).code(0).json();
+    let document = world.run(&arguments).code(0).json();
     assert!(server.reaches("\"received_bytes\"", PATIENCE), "{}", server.stdout());
     let printed = server.stdout();
     let line = printed.lines().find(|line| line.contains("\"received_bytes\"")).expect("its line");
@@ -201,13 +201,15 @@ fn load_of_others_on_the_receivers_cpu_is_the_limit() {
     let _burners = [Burner::start(), Burner::start(), Burner::start()];
     let measure = || -> Ended {
         let asked = ["transfer", &host, "--time", "3s", "--engine", "write", "--json", "-q"];
-        world.measure(&asked, PATIENCE).code(0)
+        world.run(&asked).code(0)
     };
     let named = |document: &Value| document["limit"]["resource"] == "cpu";
     let (_, document) = undisturbed(named, measure);
     let limit = &document["limit"];
     assert_eq!(limit["resource"], "cpu", "{limit}");
+    // On a busy machine the sender may wait for longer than the receiver.
     let first = limit["evidence"][0]["statement"].as_str().expect("a sentence");
-    assert!(first.starts_with("the receiver's "), "{limit}");
+    assert!(first.ends_with(" of the time") && first.contains(" threads "), "{limit}");
+    assert!(first.contains("waited for a CPU"), "{limit}");
     assert!(limit.to_string().contains("a receiving thread waited for a CPU "), "{limit}");
 }

@@ -1,5 +1,5 @@
-//! Memory of a server and of a client whose peers send JSON that is made to be large in memory. Each runs as a
-//! process of its own, whose peak the kernel counts.
+//! Memory of a server and of a client whose peers send JSON that is made to be large in memory. Each runs as
+//! a process of its own, whose peak the kernel counts.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
