@@ -11,6 +11,7 @@ use super::ceiling::GIVEN;
 use super::fit::{Fit, unbent};
 use super::latency::LatencyBend;
 use super::measured::Measured;
+use super::scalability::Scalability;
 use super::table::{LoadTable, RESOURCES, Row, distinct};
 use super::words;
 
@@ -32,6 +33,7 @@ pub struct Analysis<'a> {
     /// Without verdicts: the load from which on usage no longer grows, or requests take many times longer.
     pub bend: Option<f64>,
     pub latency: Option<LatencyBend>,
+    pub scalability: Option<Scalability>,
     pub ceilings: BTreeMap<Resource, Ceiling>,
     /// The lines through the sound rows.
     pub fits: BTreeMap<Resource, Fit>,
@@ -49,6 +51,7 @@ impl<'a> Analysis<'a> {
             measured,
             bend,
             latency,
+            scalability: Scalability::of(table),
             ceilings: ceilings(table),
             fits: BTreeMap::new(),
         };

@@ -64,10 +64,10 @@ const THROUGHPUTS: &str = "throughput|tput|goodput|achieved rps|actual rps|compl
 const FAILURES: &str = "error|errors|err|errs|failure|failures|failed|fail|fails|timeout|timeouts|timedout|\
     5xx|lost|loss|losses|dropped|stall|stalls|stalled|rebuffer|rebuffers|rejected|rejects|rejections|refused|\
     aborted|aborts|exceptions|ko|timed";
-const OF_FAILURES: &str = "rate|rates|ratio|share|fraction|count|counts|total|number|num|of|n|percent|pct|per|\
-    s|sec|second|min|minute|http|status|requests|request|req|reqs|responses|response|replies|packets|packet|\
-    pkts|datagrams|frames|messages|events|queries|transactions|connections|connection|connect|streams|calls|\
-    jobs|users|clients|sessions|read|write|socket|client|server|out";
+const OF_FAILURES: &str = "rate|rates|ratio|share|fraction|count|counts|total|number|num|of|n|percent|pct|\
+    per|s|sec|second|min|minute|http|status|requests|request|req|reqs|responses|response|replies|packets|\
+    packet|pkts|datagrams|frames|messages|events|queries|transactions|connections|connection|connect|\
+    streams|calls|jobs|users|clients|sessions|read|write|socket|client|server|out";
 /// The same for how long a request took; a percentile such as `p99` is such a word, too.
 const LATENCIES: &str = "latency|latencies|lat|rtt|ttfb|delay|duration|responsetime|resptime";
 const OF_LATENCIES: &str = "response|resp|request|req|service|time|avg|average|mean|median|max|maximum|http|\

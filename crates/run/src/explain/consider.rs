@@ -6,7 +6,7 @@ use base::outcome::{Certainty, Resource, Saturation};
 
 use super::Explanation;
 use super::analysis::{ASSUMED, Analysis, COMPUTED};
-use super::words;
+use super::{doubts, words};
 
 /// The paragraphs, in the order of a reader's questions.
 pub fn consider(analysis: &Analysis, explanation: &Explanation) -> Vec<String> {
@@ -34,9 +34,12 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
         format::plural(analysis.table.loads().len() as u64, "load")
     );
     let load = |load| words::load(load, unit);
+    let turned = explanation.predicted.and_then(|most| doubts::turned_before(analysis, most));
     let predicted = match (explanation.predicted, explanation.capacity.value) {
         (Some(most), _) => {
-            format!("the costs and ceilings predict a capacity of {} (computed from {n})", load(most))
+            let but = turned.map(|turned| format!(", but {turned} before"));
+            let but = but.unwrap_or_default();
+            format!("the costs and ceilings predict a capacity of {} (computed from {n}){but}", load(most))
         }
         (None, Some(most)) => format!("usage grew with the load up to {} (computed from {n})", load(most)),
         (None, None) => format!("no capacity can be predicted without a ceiling and three loads ({n})"),
@@ -50,10 +53,8 @@ fn carried(analysis: &Analysis, explanation: &Explanation) -> String {
     }
     let Some(measured) = analysis.verdicts() else {
         let latency = analysis.latency.as_ref();
-        let bend = analysis.bend.map(|at| match latency.filter(|bend| bend.load == at) {
-            Some(bend) => format!(" {}.", format::capitalized(&bend.evidence(unit).statement)),
-            None => format!(" Usage stops growing with the load at {} (computed).", load(at)),
-        });
+        let bend = analysis.bend.filter(|at| latency.is_none_or(|bend| bend.load != *at));
+        let bend = bend.map(|at| format!(" Usage stops growing with the load at {} (computed).", load(at)));
         return format!("The table has no verdicts: {predicted}.{}", bend.unwrap_or_default());
     };
     let capacity = &explanation.capacity;
@@ -89,9 +90,11 @@ fn costs(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
     let has_usage = analysis.table.rows.iter().any(|row| !row.usage.is_empty());
     if explanation.saturation.is_empty() && has_usage && analysis.table.loads().len() > 1 {
         return Some(format!(
-            "What each {unit} costs is unknown: {} have no slope that could be told from noise; it takes \
-             three loads.",
-            format::plural(analysis.sound_loads() as u64, "sound load")
+            "What each {unit} costs is unknown: a slope takes three loads that passed, and there {}.",
+            match analysis.sound_loads() {
+                1 => "is 1".to_owned(),
+                n => format!("are {n}"),
+            }
         ));
     }
     (!costs.is_empty()).then(|| format!("By fitted lines, each {unit} costs {}.", words::list(&costs)))
@@ -101,11 +104,15 @@ fn rises(saturation: &Saturation) -> bool {
     saturation.cost_per_load > 0.0 && saturation.cost_interval.is_none_or(|[least, _]| least > 0.0)
 }
 
-/// Where throughput does not grow in a straight line, and the load at which latency bends if a verdict turned
-/// at another one.
+/// The load at which latency bends, and how throughput does.
 fn bends(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
-    let greatest = explanation.largest_load?;
-    Some(explanation.scalability.as_ref()?.sentence(&analysis.table.load_unit, greatest))
+    let unit = &analysis.table.load_unit;
+    let latency = analysis.latency.as_ref();
+    let latency = latency.map(|bend| format::capitalized(&bend.evidence(unit).statement) + ".");
+    let law = explanation.scalability.as_ref().zip(explanation.largest_load);
+    let law = law.map(|(law, greatest)| law.sentence(unit, greatest));
+    let sentences: Vec<String> = latency.into_iter().chain(law).collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
 /// The limit, with the two strongest reasons.

@@ -56,13 +56,22 @@ fn disagreement(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt>
 
 /// Whether a load failed that is far smaller than the predicted one: the lines do not hold that far.
 pub fn is_refuted(analysis: &Analysis, predicted: f64) -> bool {
-    // Without verdicts, nothing is carried beyond the load from which on requests take many times longer.
-    let bends = analysis.measured.is_none().then_some(analysis.latency.as_ref()).flatten();
-    if bends.is_some_and(|bend| predicted >= bend.load) {
+    if turned_before(analysis, predicted).is_some() {
         return true;
     }
     let failed = analysis.verdicts().and_then(|measured| measured.failed);
     failed.is_some_and(|failed| failed > 0.0 && predicted > FAR * failed)
+}
+
+/// Without verdicts: what turned at a load that a prediction lies beyond.
+pub fn turned_before(analysis: &Analysis, predicted: f64) -> Option<&'static str> {
+    let is_beyond = |load: Option<f64>| analysis.measured.is_none() && load.is_some_and(|l| predicted >= l);
+    let peak = analysis.scalability.as_ref().and_then(|law| law.peak_load);
+    match () {
+        () if is_beyond(analysis.latency.as_ref().map(|bend| bend.load)) => Some("latency bends"),
+        () if is_beyond(peak) => Some("throughput peaks"),
+        () => None,
+    }
 }
 
 /// The prediction is far above the measured loads.

@@ -15,6 +15,9 @@ const FREE: f64 = 0.70;
 /// its line predicts. Usage is a mean: within a second, demand of variable rate exceeds its mean by a
 /// quarter, so a resource can be exhausted at four fifths.
 const LEFT: f64 = 0.80;
+/// A link that carried more than this share of what it can, beyond the error of sampling, sent a burst: that
+/// confirms nothing.
+const BURST: f64 = 1.02;
 /// From this weight the counters alone confirm.
 const CONFIRMS: u32 = 2;
 
@@ -160,12 +163,16 @@ fn candidate(analysis: &Analysis, resource: Resource) -> Candidate {
     if let (Some(share), Some(ceiling), true) = (share, ceiling, turned)
         && CEILING.is_used_up(share)
     {
+        let is_burst = resource == Resource::Network && share > BURST;
         weight += if assumed { 1 } else { 3 };
-        counted += if assumed { 0 } else { 3 };
-        evidence.insert(
-            0,
-            Evidence { inferred: assumed, ..share_of_ceiling(analysis, resource, share, ceiling) },
-        );
+        counted += if assumed || is_burst { 0 } else { 3 };
+        let mut of_ceiling = share_of_ceiling(analysis, resource, share, ceiling);
+        of_ceiling.inferred = assumed;
+        if is_burst {
+            of_ceiling.statement +=
+                ", more than a link carries for long: the time was too short beside a burst";
+        }
+        evidence.insert(if is_burst { evidence.len() } else { 0 }, of_ceiling);
     }
     let growth = growth(analysis, resource);
     let flat = analysis.flat(resource).filter(|_| turned);

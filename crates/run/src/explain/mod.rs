@@ -82,7 +82,7 @@ pub fn explain(table: &LoadTable) -> Explanation {
         predicted,
         limit: table.limit.clone().unwrap_or_else(|| contest::weigh(&analysis, decision.limit)),
         saturation: analysis.saturation(),
-        scalability: Scalability::of(table),
+        scalability: analysis.scalability.clone(),
         largest_load: table.loads().last().copied(),
         considerations: Vec::new(),
         doubts: Vec::new(),
@@ -114,6 +114,12 @@ fn predicted_capacity(analysis: &Analysis, predicted: Option<f64>) -> Capacity {
         let lower = analysis.table.loads().into_iter().rev().find(|load| *load < bend)?;
         Some((lower, bend))
     });
+    // Throughput falls beyond its peak, whatever is left of the resources.
+    let peak = analysis.scalability.as_ref().and_then(|law| law.peak_load).map(f64::round);
+    if let (None, None, Some(peak)) = (predicted, below_bend, peak) {
+        let unit = analysis.table.load_unit.clone();
+        return Capacity { value: Some(peak), unit, interval: [None, None], passes: 0, failures_above: 0 };
+    }
     if let (None, Some((lower, bend))) = (predicted, below_bend) {
         let unit = analysis.table.load_unit.clone();
         let interval = [Some(lower), Some(bend)];

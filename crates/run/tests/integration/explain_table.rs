@@ -28,6 +28,8 @@ fn load_with_errors_fails_and_latency_bend_is_named() {
     assert_eq!((explanation.capacity.value, explanation.capacity.failures_above), (Some(70.0), 1));
     let said = statements(&explanation);
     assert!(said.contains("at 80 users p99_ms was 80 ms, 3 ms at lower loads"), "{said}");
+    let text = explanation.considerations.join("\n");
+    assert!(text.contains("At 80 users p99_ms was 80 ms, 3 ms at lower loads."), "{text}");
     // One core is an assumption: nothing is confirmed by it.
     assert_ne!(explanation.limit.certainty, Certainty::Confirmed, "{said}");
     assert!(explanation.ignored_columns.is_empty(), "{:?}", explanation.ignored_columns);
@@ -40,7 +42,12 @@ fn latency_bend_without_verdicts_bounds_the_prediction() {
     assert_eq!(explanation.predicted, None, "99 users lie beyond the bend at 80");
     assert_eq!(explanation.capacity.interval, [Some(70.0), Some(80.0)]);
     assert_eq!((explanation.capacity.value, explanation.capacity.passes), (Some(70.0), 0));
-    assert!(explanation.considerations[0].contains("At 80 users p99_ms was 80 ms"), "{explanation:?}");
+    let text = explanation.considerations.join("\n");
+    assert!(text.contains("At 80 users p99_ms was 80 ms"), "{text}");
+    assert!(
+        text.contains("99 users (computed from 5 trials at 5 loads), but latency bends before"),
+        "{text}"
+    );
     // A latency that does not bend changes nothing.
     let even = without.replace(",80\n", ",5\n");
     assert_eq!(explained(&even, &[]).predicted, Some(99.0));
@@ -176,7 +183,7 @@ fn two_loads_have_no_slope() {
     assert_eq!((explanation.predicted, explanation.capacity.value), (None, None));
     assert!(explanation.saturation.is_empty(), "{:?}", explanation.saturation);
     let text = explanation.considerations.join("\n");
-    assert!(text.contains("it takes three loads"), "{text}");
+    assert!(text.contains("a slope takes three loads that passed, and there are 2"), "{text}");
     assert!(explanation.doubts.iter().any(|note| note.doubt == Doubt::FewLoads { loads: 2 }));
 }
 
@@ -208,6 +215,18 @@ fn lost_cpu_time_weighs_against_every_other_limit() {
 }
 
 #[test]
+fn more_than_a_link_carries_confirms_nothing() {
+    let at = |used: u32| {
+        let rows = format!("1,300,pass\n2,600,pass\n3,900,pass\n4,{used},fail\n");
+        explained(&format!("flows,network Mbit/s,verdict\n{rows}"), &["network=1Gbit/s"])
+    };
+    assert_eq!(at(990).limit.certainty, Certainty::Confirmed);
+    let burst = at(1050);
+    assert_eq!((burst.limit.resource, burst.limit.certainty), (Resource::Network, Certainty::Predicted));
+    assert!(statements(&burst).contains("too short beside a burst"), "{burst:?}");
+}
+
+#[test]
 fn throughput_that_bends_gets_the_scalability_law_and_its_peak() {
     let rows = [1u32, 2, 4, 8, 12, 16, 24, 32].map(|n| {
         let n = f64::from(n);
@@ -222,6 +241,9 @@ fn throughput_that_bends_gets_the_scalability_law_and_its_peak() {
         text.contains("Universal Scalability Law") && text.contains("peaks at about 31 clients"),
         "{text}"
     );
+    // The CPU would last for 50 clients, but nothing is gained beyond the peak.
+    assert_eq!((explanation.predicted, explanation.capacity.value), (None, Some(31.0)));
+    assert!(text.contains("50 clients") && text.contains("but throughput peaks before"), "{text}");
     let straight = [1, 2, 4, 8, 12, 16, 24, 32].map(|n| format!("{n},{},{}\n", 100 * n, 2 * n));
     let straight = explained(&format!("clients,rps,cpu %\n{}", straight.concat()), &[]);
     assert_eq!(straight.scalability, None);
