@@ -299,14 +299,9 @@ pub fn interval(capacity: &Capacity) -> String {
     }
 }
 
-/// How often a capacity passed and the next load failed: `passed 3 times; the next load failed twice`.
+/// How often a capacity passed and the next load failed: `passed 3 times; the next load failed 2 times`.
 pub fn confirmation(capacity: &Capacity) -> String {
-    let times = |n: u32| match n {
-        0 => "never".to_owned(),
-        1 => "once".to_owned(),
-        2 => "twice".to_owned(),
-        n => format!("{n} times"),
-    };
+    let times = |n: u32| if n == 1 { "once".to_owned() } else { format!("{n} times") };
     let next = match capacity.failures_above {
         0 => "no larger load failed".to_owned(),
         n => format!("the next load failed {}", times(n)),

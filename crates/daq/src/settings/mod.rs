@@ -155,7 +155,7 @@ pub struct DaqSearch {
     /// Search for the largest load that meets the objective. WHAT is varied, sources if omitted.
     #[schemars(extend("x-flag" = {"name": "search", "value": "WHAT", "missing": "sources"}))]
     pub vary: Vary,
-    /// Largest load to try: a number of sources, triggers per second, or a fragment size (in bytes, or 64KiB).
+    /// Largest load to try: a number of sources, triggers per second, or a fragment size (64KiB, or bytes).
     #[schemars(extend("x-flag" = {"name": "max", "value": "LOAD", "requires": "search.vary"}))]
     pub max: SearchMax,
     /// End the search when the passing and the failing load differ by at most PERCENT.

@@ -29,9 +29,7 @@ use crate::session::SessionArgs;
 #[command(mut_arg("require", require_help("'completion_p99<=20ms' or 'fragments_lost==0'")))]
 #[command(mut_arg(
     "listen",
-    listen_help(
-        "With --front-ends, also ADDRESS:PORT at which front ends connect to the builder [default: a free port]"
-    )
+    listen_help("With --front-ends, also ADDRESS:PORT at which they connect to the builder")
 ))]
 pub struct DaqArgs {
     #[command(flatten)]

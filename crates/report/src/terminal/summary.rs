@@ -248,7 +248,7 @@ pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style
         Column::numbers(&["ceiling"], shown(&ceiling)),
         Column::numbers(&["exhausted at"], shown(&words::saturates_at)),
         Column::numbers(&["95 % interval"], shown(&words::saturates_within)),
-        Column::numbers(&["passed trials"], shown(&|s| s.n.to_string())),
+        Column::numbers(&["passes"], shown(&|s| s.n.to_string())),
     ];
     // A ceiling's source is a sentence, too long for a column.
     let known = all.iter().filter_map(|(resource, s)| Some((resource, s.ceiling.as_ref()?)));
