@@ -46,6 +46,11 @@ pub struct Limits {
     pub send_stall_deadline: Duration,
     /// Longest upload in bytes; a longer one gets 413.
     pub upload_bytes_max: u64,
+    /// An upload whose mean rate is below this is given up (408) after [`Limits::slow_upload_grace`], since it
+    /// holds space that was reserved for it.
+    pub upload_bytes_per_s_min: u64,
+    /// How long an upload may take whatever its rate.
+    pub slow_upload_grace: Duration,
 }
 
 impl Default for Limits {
@@ -59,6 +64,8 @@ impl Default for Limits {
             idle_deadline: Duration::from_secs(60),
             send_stall_deadline: Duration::from_secs(30),
             upload_bytes_max: 1 << 40,
+            upload_bytes_per_s_min: 100_000,
+            slow_upload_grace: Duration::from_secs(60),
         }
     }
 }

@@ -95,6 +95,19 @@ impl Connection {
         self.progress_ns
     }
 
+    /// How many bytes of an upload have come; `None`: there is none under way.
+    pub fn upload_bytes(&self) -> Option<u64> {
+        match &self.phase {
+            Phase::Upload(upload) => Some(upload.written_bytes()),
+            _ => None,
+        }
+    }
+
+    /// When the current request's first byte came.
+    pub fn since_ns(&self) -> u64 {
+        self.since_ns
+    }
+
     pub fn timeout(&self) -> Timeout {
         match self.phase {
             Phase::Head if self.responses > 0 && self.reader.bytes().is_empty() => Timeout::Idle,

@@ -15,6 +15,8 @@ use super::target::percent_encode;
 
 /// Space reserved ahead of an upload of unknown length.
 const RESERVE_STEP_BYTES: u64 = 64 << 20;
+/// An upload reserves at most this part of the free space before its content comes.
+const RESERVE_SHARE: u64 = 2;
 
 /// An upload under way. Dropping it leaves nothing behind.
 #[derive(Debug)]
@@ -70,14 +72,11 @@ impl Upload {
             _ => refuse_open(&e),
         })?;
         let pending = PendingFile::create(directory).map_err(|e| refuse_write(&e))?;
-        let mut reserved_bytes = None;
-        if let Body::Left(len) = body {
-            // All of it in one request, so that the file system can lay it out in one piece.
-            reserved_bytes = pending.reserve(0, len, true).map_err(|e| refuse_write(&e))?.then_some(len);
-        }
-        if matches!(body, Body::Chunked(_)) {
-            reserved_bytes = Some(0);
-        }
+        let reserved_bytes = match body {
+            Body::Left(len) => reserve_all(&pending, len).map_err(|e| refuse_write(&e))?,
+            Body::Chunked(_) => Some(0),
+        };
+        let bytes_max = if let Body::Left(len) = body { len } else { bytes_max };
         let path = path.clone();
         Ok(Self { pending, name, path, body, written_bytes: 0, reserved_bytes, bytes_max })
     }
@@ -139,7 +138,8 @@ impl Upload {
         if let Some(reserved) = self.reserved_bytes
             && end > reserved
         {
-            let step = RESERVE_STEP_BYTES.max(end - reserved).min(self.bytes_max - reserved);
+            let share = self.pending.space().map_or(u64::MAX, |space| space.available_bytes / RESERVE_SHARE);
+            let step = RESERVE_STEP_BYTES.min(share).max(end - reserved).min(self.bytes_max - reserved);
             self.reserved_bytes = match self.pending.reserve(reserved, step, false) {
                 Ok(true) => Some(reserved + step),
                 // Less than a whole step may still be free: the writes show it.
@@ -169,6 +169,18 @@ impl Upload {
                     .with("Location", location)
             }
         }
+    }
+}
+
+/// Reserves an upload of `len_bytes` in one request, so that the file system can lay it out in one piece;
+/// returns how much is reserved. What no single upload may take at once is reserved step by step.
+fn reserve_all(pending: &PendingFile, len_bytes: u64) -> io::Result<Option<u64>> {
+    // Some file systems do not know their size.
+    let space = pending.space().ok().filter(|space| space.total_bytes > 0);
+    match space.map(|space| space.available_bytes) {
+        Some(free) if len_bytes > free => Err(io::ErrorKind::StorageFull.into()),
+        Some(free) if len_bytes > free / RESERVE_SHARE => Ok(Some(0)),
+        _ => Ok(pending.reserve(0, len_bytes, true)?.then_some(len_bytes)),
     }
 }
 

@@ -206,7 +206,13 @@ impl Worker {
         let Some(connection) = self.connections.get(token) else { return self.timeouts.clear(token) };
         let now_ns = self.context.now_ns;
         let stalled = Duration::from_nanos(now_ns.saturating_sub(connection.progress_ns()));
-        if stalled < self.context.limits.send_stall_deadline {
+        let limits = &self.context.limits;
+        let beyond_grace_s = Duration::from_nanos(now_ns.saturating_sub(connection.since_ns()))
+            .saturating_sub(limits.slow_upload_grace)
+            .as_secs();
+        let least_bytes = limits.upload_bytes_per_s_min.saturating_mul(beyond_grace_s);
+        let is_slow = connection.upload_bytes().is_some_and(|bytes| bytes < least_bytes);
+        if stalled < limits.send_stall_deadline && !is_slow {
             self.timeouts.set(token, Timeout::Stall, now_ns);
             // Costs one call in seconds, and no stream depends on every edge having been reported.
             reactor.resume(token);
@@ -215,7 +221,8 @@ impl Worker {
         add(&self.context.worker.counters.timed_out, 1);
         // What is queued will not be read: free it now.
         let _ = connection.socket().reset_on_close();
-        self.close(token, Some((408, "no progress before the deadline")));
+        let reason = if is_slow { "an upload too slow" } else { "no progress before the deadline" };
+        self.close(token, Some((408, reason)));
     }
 
     fn close(&mut self, token: Token, why: Option<(u16, &'static str)>) {

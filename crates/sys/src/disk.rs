@@ -36,9 +36,13 @@ pub struct Space {
 pub fn space(path: &Path) -> Result<Space> {
     let stat =
         nix::sys::statvfs::statvfs(path).map_err(|error| Error::file("look at the space of", path, error))?;
+    Ok(space_of(&stat))
+}
+
+pub(crate) fn space_of(stat: &nix::sys::statvfs::Statvfs) -> Space {
     #[allow(clippy::unnecessary_cast)] // 32-bit on some targets
     let bytes = |blocks: libc::fsblkcnt_t| (blocks as u64).saturating_mul(stat.fragment_size() as u64);
-    Ok(Space { total_bytes: bytes(stat.blocks()), available_bytes: bytes(stat.blocks_available()) })
+    Space { total_bytes: bytes(stat.blocks()), available_bytes: bytes(stat.blocks_available()) }
 }
 
 /// A path as the kernel shows it in `/proc` and `/sys`: absolute and without links.

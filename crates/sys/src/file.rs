@@ -137,6 +137,11 @@ impl PendingFile {
         &self.file
     }
 
+    /// The space of the file system that the file is on (fstatvfs(3)).
+    pub fn space(&self) -> io::Result<crate::disk::Space> {
+        Ok(crate::disk::space_of(&nix::sys::statvfs::fstatvfs(&self.file)?))
+    }
+
     /// Reserves `len_bytes` from `offset_bytes` in one request, so that the file system can lay them out
     /// contiguously (`fallocate(2)`); `grow` also makes the file that long. `Ok(false)`: this file system
     /// cannot reserve.

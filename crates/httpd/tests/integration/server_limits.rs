@@ -1,7 +1,7 @@
 //! What strangers can make the server hold or wait for, and for how long.
 
 use crate::server_common;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use server_common::*;
@@ -163,4 +163,24 @@ fn slow_steady_reader_is_served_to_the_end() {
     assert!(began.elapsed() > deadline, "{:?}", began.elapsed());
     until("the connection ends", || server.stats().connections == 0);
     assert_eq!(server.stats().timed_out, 0);
+}
+
+#[test]
+fn upload_that_trickles_is_given_up() {
+    let dir = root_with(b"x");
+    let server = start(dir.path(), |c| {
+        c.upload = true;
+        c.limits.send_stall_deadline = Duration::from_millis(800);
+        c.limits.slow_upload_grace = Duration::from_millis(500);
+    });
+    let mut slow = Client::new(server.local_addr());
+    slow.send("PUT /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n");
+    // Never without a byte for as long as the stall deadline, and far below the least rate.
+    until("it is given up", || {
+        let _ = slow.stream.write_all(b"x");
+        server.stats().timed_out == 1
+    });
+    until("it has left nothing", || server.stats().connections == 0);
+    assert_eq!(names(dir.path()), ["f"]);
+    assert!(good(&server));
 }

@@ -198,6 +198,18 @@ fn full_disk_is_507_and_leaves_nothing() {
     let large = pattern(6 << 20);
     let reply = Client::new(addr).put("/large", &large, "");
     assert_eq!(reply.status, 507, "{}", reply.head);
+    // A length beyond what is free takes nothing meanwhile, and one beyond half of it never more than half.
+    for (len, answer) in [(1_u64 << 39, Some(507)), (3 << 20, None)] {
+        let free = || sys::disk::space(disk.path()).unwrap().available_bytes;
+        let before = free();
+        let mut client = Client::new(addr);
+        client.send(format!("PUT /long HTTP/1.1\r\nHost: x\r\nContent-Length: {len}\r\n\r\nx"));
+        match answer {
+            Some(status) => assert_eq!(client.reply().status, status),
+            None => until("the upload is under way", || server.stats().uploaded_bytes > 0),
+        }
+        assert!(before - free() <= before / 2, "{len}: {before} and {}", free());
+    }
     let mut raw = b"PUT /chunked HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     raw.extend_from_slice(format!("{:x}\r\n", large.len()).as_bytes());
     raw.extend_from_slice(&large);
