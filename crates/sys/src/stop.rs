@@ -33,17 +33,22 @@ pub struct StopSignal {
 }
 
 impl StopSignal {
-    /// Takes over SIGINT and SIGTERM for this process; calling it again is harmless.
+    /// Takes over SIGINT, SIGTERM and SIGHUP for this process; calling it again is harmless. SIGHUP stays
+    /// ignored where it is (nohup(1)).
     ///
     /// System calls that were waiting are restarted where the kernel does so (`SA_RESTART`); `poll(2)` and
     /// `epoll_wait(2)` return `EINTR`. Programs started later do not inherit the handler.
     pub fn install() -> io::Result<Self> {
         let event = Self::event()?;
         let action = SigAction::new(SigHandler::Handler(on_signal), SaFlags::SA_RESTART, SigSet::empty());
-        for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
             // SAFETY: the handler only touches atomics and calls `write(2)`, both async-signal-safe
             // (signal-safety(7)), and the descriptor it writes to is never closed.
-            unsafe { sigaction(signal, &action) }?;
+            let before = unsafe { sigaction(signal, &action) }?;
+            if signal == Signal::SIGHUP && matches!(before.handler(), SigHandler::SigIgn) {
+                // SAFETY: it is the action that was in force before.
+                unsafe { sigaction(signal, &before) }?;
+            }
         }
         Ok(Self { event })
     }
