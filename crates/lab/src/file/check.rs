@@ -99,8 +99,14 @@ fn plain_name(key: &str, name: &Spanned<String>, bytes_max: usize) -> Checked<St
 fn subnet(text: Option<&Spanned<String>>) -> Checked<Subnet> {
     let (text, at) = text.map_or((SUBNET, 0), |text| (text.get_ref().as_str(), text.span().start));
     match text.parse::<Subnet>() {
-        Ok(subnet) if (8..=24).contains(&subnet.prefix_bits()) => Ok(subnet),
-        Ok(_) => wrong(at, format!("subnet: '{text}' is not within /8 to /24")),
+        Ok(subnet) if !(8..=24).contains(&subnet.prefix_bits()) => {
+            wrong(at, format!("subnet: '{text}' is not within /8 to /24"))
+        }
+        // "This network", multicast, and what is reserved above it (RFC 6890).
+        Ok(subnet) if matches!(subnet.host(1).octets()[0], 0 | 224..) => {
+            wrong(at, format!("subnet: '{text}' cannot be addresses of hosts; use one like {SUBNET}"))
+        }
+        Ok(subnet) => Ok(subnet),
         Err(_) => wrong(at, format!("subnet: '{text}' is not a network like {SUBNET}")),
     }
 }

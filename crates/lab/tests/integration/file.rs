@@ -78,6 +78,8 @@ fn invalid_file_is_rejected_with_line() {
         ("name = 'x'\n[host.a]\nsettings = { '../x' = 1 }\n".to_owned(), "line 3: settings: '../x' is no"),
         ("name = 'x'\n[host.a]\nsettings = { tcp_rmem = [1] }\n".to_owned(), "a text or a whole number"),
         ("name = 'x'\nsubnet = '10.0.0.0/30'\n[host.a]\n".to_owned(), "line 2: subnet: '10.0.0.0/30'"),
+        ("name = 'x'\nsubnet = '0.0.0.0/8'\n[host.a]\n".to_owned(), "line 2: subnet: '0.0.0.0/8' cannot"),
+        ("name = 'x'\nsubnet = '224.0.0.0/8'\n[host.a]\n".to_owned(), "line 2: subnet: '224.0.0.0/8' cannot"),
         ("name = 'x'\nrouter = 'z'\n[host.a]\n".to_owned(), "line 2: router: there is no host 'z'"),
         (
             format!("{SMALL}[host.a-1]\n[host.c]\n[switch.a]\n"),
