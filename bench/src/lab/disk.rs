@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -39,7 +40,10 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
     );
     let journals = settings.dir.join("journal");
     // A bench that was interrupted leaves its disk behind.
-    Journal::leftovers(&journals)?.journals.into_iter().for_each(|leftover| drop(leftover.replay()));
+    Journal::leftovers(&journals, Duration::ZERO)?
+        .journals
+        .into_iter()
+        .for_each(|leftover| drop(leftover.replay()));
     for name in MODELS {
         let model = DiskModel::preset(name)?;
         let bench = Bench::make(settings, name, &model)?;

@@ -1,8 +1,13 @@
 //! Undoes what crashed processes left changed on this system.
 
+use std::time::Duration;
+
 use sys::journal::{Journal, Leftover};
 
 use crate::dirs::journal_dir;
+
+/// How long to wait for a killed process to end, and for another program that undoes a journal.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Result of replaying the journal of one crashed process.
 pub struct Replayed {
@@ -15,7 +20,7 @@ pub struct Replayed {
 /// Replays the journals of all processes that have ended.
 /// Errors: The journals cannot be read.
 pub fn replay_all() -> Result<Vec<Replayed>, sys::Error> {
-    let leftovers = Journal::leftovers(&journal_dir())?;
+    let leftovers = Journal::leftovers(&journal_dir(), PATIENCE)?;
     let replay = |leftover: Leftover| {
         let damage = leftover.damage();
         let results = leftover.replay();

@@ -67,7 +67,7 @@ pub fn require_root() -> Result<()> {
 }
 
 fn undo_crashed(folders: &Folders, only: Option<i32>) -> Result<()> {
-    for leftover in Journal::leftovers(&folders.journal)?.journals {
+    for leftover in Journal::leftovers(&folders.journal, Duration::from_secs(10))?.journals {
         if only.is_none_or(|pid| leftover.owner_pid() == pid) {
             let damage = leftover.damage();
             let results = leftover.replay();

@@ -23,7 +23,7 @@ fn start(options: &SupervisorOptions) -> Child {
 
 /// What `kagiri undo` does.
 fn undo(folder: &Path) {
-    for leftover in Journal::leftovers(folder).unwrap().journals {
+    for leftover in Journal::leftovers(folder, Duration::ZERO).unwrap().journals {
         for result in leftover.replay() {
             assert!(result.outcome.is_settled(), "{result}");
         }

@@ -211,7 +211,7 @@ fn undo_removes_the_disk_of_a_killed_owner() {
     owner.wait().unwrap();
     writing.kill().unwrap();
     let began = Instant::now();
-    let leftovers = Journal::leftovers(&folder.path().join("journal")).unwrap().journals;
+    let leftovers = Journal::leftovers(&folder.path().join("journal"), Duration::ZERO).unwrap().journals;
     assert_eq!(leftovers.len(), 1);
     for result in leftovers.into_iter().flat_map(Leftover::replay) {
         assert!(result.outcome.is_settled(), "{result}");

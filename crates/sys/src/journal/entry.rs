@@ -122,12 +122,29 @@ impl Header {
         Ok(Self { kagiri_journal: VERSION, pid, start_ticks, boot_id: boot_id() })
     }
 
-    pub(super) fn owner_lives(&self) -> bool {
+    pub(super) fn owner(&self) -> Owner {
         let started = crate::proc::start_ticks(Path::new("/"), self.pid);
-        self.boot_id == boot_id()
-            && started.is_ok_and(|ticks| ticks == self.start_ticks)
-            && !is_zombie(self.pid)
+        if self.boot_id != boot_id()
+            || started.is_ok_and(|ticks| ticks != self.start_ticks)
+            || is_zombie(self.pid)
+        {
+            return Owner::Ended;
+        }
+        match crate::proc::is_ending(self.pid) {
+            Ok(false) => Owner::Lives,
+            Ok(true) => Owner::Ends,
+            Err(_) => Owner::Ended,
+        }
     }
+}
+
+/// Whether the process that wrote a journal still runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    Lives,
+    /// It was killed, and the kernel has not finished with it.
+    Ends,
+    Ended,
 }
 
 /// Whether `pid` has ended and only waits for its parent to notice.

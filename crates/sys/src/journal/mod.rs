@@ -19,6 +19,7 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use nix::unistd::Uid;
 
@@ -139,9 +140,10 @@ impl Journal {
         self.state().pending.len()
     }
 
-    /// What crashes left in `folder`. A folder that does not exist holds nothing.
-    pub fn leftovers(folder: &Path) -> Result<Leftovers> {
-        recovery::find(folder)
+    /// What crashes left in `folder`. A folder that does not exist holds nothing. Waits `patience` at most for
+    /// owners that were killed to end, and for other programs that undo a journal.
+    pub fn leftovers(folder: &Path, patience: Duration) -> Result<Leftovers> {
+        recovery::find(folder, patience)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -4,16 +4,20 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 
-use super::entry::{Header, Line, VERSION};
+use super::entry::{Header, Line, Owner, VERSION};
 use super::{EntryId, Outcome, Undo, UndoResult, perform};
+use crate::clock::Deadline;
 use crate::proc::boot_id;
 use crate::{Error, Result};
 
 /// Larger files are no journals.
 const MOST_BYTES: u64 = 16 << 20;
+/// How often to look whether an owner that was killed has ended, or another program has undone a journal.
+const STEP: Duration = Duration::from_millis(20);
 
 /// A journal whose owner has died. While it exists, no other program can replay it.
 #[derive(Debug)]
@@ -104,7 +108,7 @@ impl Leftover {
     }
 }
 
-pub(super) fn find(folder: &Path) -> Result<Leftovers> {
+pub(super) fn find(folder: &Path, patience: Duration) -> Result<Leftovers> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Leftovers::default()),
@@ -117,24 +121,46 @@ pub(super) fn find(folder: &Path) -> Result<Leftovers> {
         .collect();
     paths.sort_unstable();
     let mut found = Leftovers::default();
+    let deadline = Deadline::after(patience);
     for path in paths {
-        match open(path) {
-            Ok(leftover) => found.journals.extend(leftover),
+        let opened = loop {
+            match open(&path) {
+                Ok(Opened::Busy(_)) if !deadline.passed() => std::thread::sleep(STEP),
+                opened => break opened,
+            }
+        };
+        match opened {
+            Ok(Opened::Leftover(leftover)) => found.journals.push(leftover),
+            Ok(Opened::Nothing) => {}
+            Ok(Opened::Busy(why)) => found.unreadable.push(Error::Refused(format!(
+                "the journal {}, after {} s: {why}, so what it names is not undone; try again",
+                path.display(),
+                patience.as_secs()
+            ))),
             Err(error) => found.unreadable.push(error),
         }
     }
+    found.journals.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     Ok(found)
 }
 
-/// Opens one journal; `None` when its owner lives or another program is replaying it.
-fn open(path: PathBuf) -> Result<Option<Leftover>> {
+enum Opened {
+    Leftover(Leftover),
+    /// Its owner lives, or has ended in good order.
+    Nothing,
+    /// Soon it may be a leftover; the reason why it is not yet.
+    Busy(String),
+}
+
+/// Opens one journal.
+fn open(path: &Path) -> Result<Opened> {
     // A FIFO of that name must not block.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).append(true).custom_flags(flags).open(&path);
+    let file = OpenOptions::new().read(true).append(true).custom_flags(flags).open(path);
     let file = match file {
         Ok(file) => file,
         // Its owner has just ended in good order.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Opened::Nothing),
         Err(error) => return Err(Error::file("open journal", path, error)),
     };
     let refuse = |why: &str| {
@@ -146,27 +172,37 @@ fn open(path: PathBuf) -> Result<Option<Leftover>> {
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return refuse("is no file");
     }
-    let Ok(file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(None) };
+    let Ok(file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+        return Ok(Opened::Busy("another program is undoing it".to_owned()));
+    };
+    if !path.exists() {
+        // The program that held the lock has undone it.
+        return Ok(Opened::Nothing);
+    }
     let mut text = Vec::new();
     (&*file)
         .take(MOST_BYTES + 1)
         .read_to_end(&mut text)
-        .map_err(|error| Error::file("read journal", &path, error))?;
+        .map_err(|error| Error::file("read journal", path, error))?;
     if text.len() as u64 > MOST_BYTES {
         return refuse("is longer than 16 MiB");
     }
     let Some(whole) = text.iter().rposition(|byte| *byte == b'\n') else {
         // The owner was interrupted before its first line was whole, so before any change; or it is writing
         // it now.
-        return Ok(None);
+        return Ok(Opened::Nothing);
     };
     let mut lines = text.split(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();
     let Ok(header) = serde_json::from_slice::<Header>(first) else {
         return refuse("has a damaged first line");
     };
-    if header.owner_lives() {
-        return Ok(None);
+    match header.owner() {
+        Owner::Lives => return Ok(Opened::Nothing),
+        Owner::Ends => {
+            return Ok(Opened::Busy(format!("its process {} was killed and has not ended", header.pid)));
+        }
+        Owner::Ended => {}
     }
     if header.kagiri_journal > VERSION {
         return Err(Error::Refused(format!(
@@ -176,9 +212,9 @@ fn open(path: PathBuf) -> Result<Option<Leftover>> {
         )));
     }
     // What replaying appends must not become part of a line that was cut short.
-    file.set_len(whole as u64 + 1).map_err(|error| Error::file("write journal", &path, error))?;
+    file.set_len(whole as u64 + 1).map_err(|error| Error::file("write journal", path, error))?;
     let (pending, damaged) = parse_lines(lines);
-    Ok(Some(Leftover { path, file, header, pending, damaged }))
+    Ok(Opened::Leftover(Leftover { path: path.to_path_buf(), file, header, pending, damaged }))
 }
 
 /// What is still to be undone, and how many lines could not be read. What follows the last line end is a line

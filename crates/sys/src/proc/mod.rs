@@ -33,7 +33,7 @@ pub use network::{
 };
 pub use pressure::{Pressure, PressureReading};
 pub use process::set::ProcessSet;
-pub use process::{ProcessCpuReading, ProcessMemoryReading, start_ticks};
+pub use process::{ProcessCpuReading, ProcessMemoryReading, is_ending, start_ticks};
 pub use udp_socket::{UdpEnds, UdpSocketReading, udp_sockets};
 
 pub(crate) use proc_file::ProcFile;

@@ -128,16 +128,19 @@ fn replay_after_kill_leaves_nothing() {
     let held = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("holding ").map(str::to_owned));
     let journals = folder.join("journal");
     // While the owner lives, its journal is not replayed.
-    let early = Journal::leftovers(&journals).unwrap().journals.len();
+    let early = Journal::leftovers(&journals, Duration::ZERO).unwrap().journals.len();
     kill(&mut owner);
     let child: i32 = held.expect("the holder came so far").parse().unwrap();
     assert_eq!(early, 0);
     assert!(traces_of(owner.id()).len() >= 3, "{:?}", traces_of(owner.id()));
     assert_eq!((mounted_below(folder), loops_below(folder)), (1, 1));
 
-    let mut leftovers = Journal::leftovers(&journals).unwrap().journals;
+    let mut leftovers = Journal::leftovers(&journals, Duration::ZERO).unwrap().journals;
     assert_eq!(leftovers.len(), 1);
-    assert!(Journal::leftovers(&journals).unwrap().journals.is_empty(), "one replay at a time");
+    assert!(
+        Journal::leftovers(&journals, Duration::ZERO).unwrap().journals.is_empty(),
+        "one replay at a time"
+    );
     let leftover = leftovers.pop().unwrap();
     assert_eq!(leftover.owner_pid(), i32::try_from(owner.id()).unwrap());
     let file = leftover.path().to_path_buf();
@@ -153,7 +156,7 @@ fn replay_after_kill_leaves_nothing() {
 
     // Once more, as after a crash of the replay itself: nothing to do, and nothing of others is touched.
     std::fs::write(&file, before).unwrap();
-    let again = Journal::leftovers(&journals).unwrap().journals.pop().unwrap().replay();
+    let again = Journal::leftovers(&journals, Duration::ZERO).unwrap().journals.pop().unwrap().replay();
     assert_eq!(again.len(), results.len());
     for result in again {
         // The folder of all namespaces may hold another program's.
@@ -184,7 +187,7 @@ fn replay_after_a_kill_at_every_step_leaves_nothing() {
         let came_so_far = written() >= lines;
         kill(&mut owner);
         // A child of the killed one, such as `mkfs`, holds the device until the kernel has ended it too.
-        for leftover in Journal::leftovers(&journals).unwrap().journals {
+        for leftover in Journal::leftovers(&journals, Duration::ZERO).unwrap().journals {
             for result in leftover.replay() {
                 assert!(result.outcome.is_settled(), "killed after {lines} lines: {result}");
             }

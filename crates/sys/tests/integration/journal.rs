@@ -1,9 +1,12 @@
 //! The undo journal on files and processes that need no root.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use crate::common::LONG;
 use sys::Error;
 use sys::journal::{Journal, Outcome, Undo};
 
@@ -89,7 +92,7 @@ fn only_journals_of_dead_owners_are_replayed() {
     let left = leave(folder.path(), "1-1-0.jsonl", &[line(1, &file(made.clone()))]);
     std::fs::write(folder.path().join("2-2-0.jsonl"), "{\"kagiri_jour").unwrap();
 
-    let leftovers = Journal::leftovers(folder.path()).unwrap().journals;
+    let leftovers = Journal::leftovers(folder.path(), Duration::ZERO).unwrap().journals;
     let paths: Vec<&Path> = leftovers.iter().map(|leftover| leftover.path()).collect();
     assert_eq!(paths, [left.as_path()]);
     for leftover in leftovers {
@@ -97,7 +100,7 @@ fn only_journals_of_dead_owners_are_replayed() {
         assert!(leftover.replay().iter().all(|result| result.outcome == Outcome::Done));
     }
     assert!(!made.exists() && !left.exists() && own.path().exists());
-    assert!(Journal::leftovers(&folder.path().join("none")).unwrap().journals.is_empty());
+    assert!(Journal::leftovers(&folder.path().join("none"), Duration::ZERO).unwrap().journals.is_empty());
 }
 
 #[test]
@@ -111,7 +114,8 @@ fn failed_undos_are_kept_and_others_continue() {
     let lines = [line(1, &file(made.clone())), line(2, &file(stuck.clone()))];
     let path = leave(folder.path(), "1-1-0.jsonl", &lines);
 
-    let replay = || Journal::leftovers(folder.path()).unwrap().journals.pop().unwrap().replay();
+    let replay =
+        || Journal::leftovers(folder.path(), Duration::ZERO).unwrap().journals.pop().unwrap().replay();
     let results = replay();
     assert!(matches!(results[0].outcome, Outcome::Failed(_)) && results[1].outcome == Outcome::Done);
     assert!(results[0].to_string().contains("stuck"));
@@ -198,7 +202,7 @@ fn only_files_are_undone_after_a_reboot() {
     let start = text.find("boot_id\":\"").unwrap() + 10;
     let other_boot = format!("{}0000{}", &text[..start], &text[start + 4..]);
     std::fs::write(&path, other_boot).unwrap();
-    let results = Journal::leftovers(folder.path()).unwrap().journals.pop().unwrap().replay();
+    let results = Journal::leftovers(folder.path(), Duration::ZERO).unwrap().journals.pop().unwrap().replay();
     assert_eq!(results[0].outcome, Outcome::AlreadyGone);
     assert_eq!(results[1].outcome, Outcome::Done);
     assert!(bystander.try_wait().unwrap().is_none() && !made.exists());
@@ -213,14 +217,14 @@ fn newer_journals_and_unsafe_folders_are_refused() {
     let text =
         std::fs::read_to_string(&path).unwrap().replace("\"kagiri_journal\":1", "\"kagiri_journal\":2");
     std::fs::write(&path, text).unwrap();
-    let said = Journal::leftovers(folder.path()).unwrap().unreadable[0].to_string();
+    let said = Journal::leftovers(folder.path(), Duration::ZERO).unwrap().unreadable[0].to_string();
     assert!(said.contains("newer"), "{said}");
 
     let open = folder.path().join("open");
     std::fs::create_dir(&open).unwrap();
     std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
     assert!(matches!(Journal::open(&open), Err(Error::Refused(_))));
-    assert!(matches!(Journal::leftovers(&open), Err(Error::Refused(_))));
+    assert!(matches!(Journal::leftovers(&open, Duration::ZERO), Err(Error::Refused(_))));
     let link = folder.path().join("link");
     symlink(folder.path(), &link).unwrap();
     assert!(matches!(Journal::open(&link), Err(Error::Refused(_))));
@@ -239,7 +243,7 @@ fn unreadable_journals_are_reported_and_others_replayed() {
     std::fs::write(&header, "{\"kagiri_journax\":1}\n").unwrap();
     leave(folder.path(), "1-1-0.jsonl", &[line(1, &file(made.clone()))]);
 
-    let found = Journal::leftovers(folder.path()).unwrap();
+    let found = Journal::leftovers(folder.path(), Duration::ZERO).unwrap();
     let reasons: Vec<String> = found.unreadable.iter().map(ToString::to_string).collect();
     for (name, reason) in unreadable.iter().zip(&reasons) {
         assert!(reason.contains(name), "{reason}");
@@ -260,11 +264,68 @@ fn damaged_lines_are_reported_until_the_file_is_removed() {
     text += "{\"id\":2,\"unxo\":{}}\n{\"id\":3,\"un";
     std::fs::write(&path, text).unwrap();
     for done in [1, 0] {
-        let leftover = Journal::leftovers(folder.path()).unwrap().journals.pop().unwrap();
+        let leftover = Journal::leftovers(folder.path(), Duration::ZERO).unwrap().journals.pop().unwrap();
         let damage = leftover.damage().unwrap().to_string();
         assert!(damage.contains("1 damaged lines") && damage.contains("1-1-0.jsonl"), "{damage}");
         assert_eq!(leftover.replay().len(), done);
         assert!(!made.exists() && path.exists());
     }
     assert!(std::fs::read_to_string(&path).unwrap().ends_with("\n{\"done\":1}\n"));
+}
+
+/// Set for the process that is to be killed: the folder to work in.
+const HOLD_IN: &str = "KAGIRI_TEST_JOURNAL_IN";
+
+/// Not a test of its own: an owner that takes the kernel long to end, because it holds much memory.
+#[test]
+fn slow_owner() {
+    let Some(folder) = std::env::var_os(HOLD_IN).map(PathBuf::from) else { return };
+    let journal = Journal::open(&folder.join("journal")).unwrap();
+    journal.record(file(folder.join("made"))).unwrap();
+    std::fs::write(folder.join("made"), "").unwrap();
+    let held = vec![1_u8; 1 << 30];
+    println!("\nholding {}", held.len());
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn owner_that_is_being_killed_is_waited_for() {
+    let folder = private_folder();
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "journal::slow_owner", "--nocapture"])
+        .env(HOLD_IN, folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.starts_with("holding")));
+    let journals = folder.path().join("journal");
+    assert!(Journal::leftovers(&journals, LONG).unwrap().journals.is_empty(), "its owner lives");
+    // Not waited for: at first the kernel still frees its memory.
+    owner.kill().unwrap();
+    let mut found = Journal::leftovers(&journals, LONG).unwrap();
+    assert_eq!((found.journals.len(), found.unreadable.len()), (1, 0));
+    found.journals.pop().unwrap().replay();
+    assert!(!folder.path().join("made").exists());
+    owner.wait().unwrap();
+}
+
+#[test]
+fn journal_that_another_program_undoes_is_waited_for_then_named() {
+    let folder = private_folder();
+    let path = leave(folder.path(), "1-1-0.jsonl", &[line(1, &file(folder.path().join("gone")))]);
+    let first = Journal::leftovers(folder.path(), Duration::ZERO).unwrap().journals.pop().unwrap();
+    let second = Journal::leftovers(folder.path(), Duration::ZERO).unwrap();
+    let reason = second.unreadable[0].to_string();
+    assert!(reason.contains("another program is undoing it") && reason.contains("1-1-0"), "{reason}");
+    let replay = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        first.replay();
+    });
+    let third = Journal::leftovers(folder.path(), LONG).unwrap();
+    assert_eq!((third.journals.len(), third.unreadable.len()), (0, 0), "the first has undone it");
+    assert!(!path.exists());
+    replay.join().unwrap();
 }

@@ -218,6 +218,23 @@ pub fn start_ticks(root: &Path, pid: i32) -> io::Result<u64> {
         .ok_or_else(|| crate::proc::proc_file::malformed(&path, "22 fields"))
 }
 
+/// Whether process `pid` was killed and still exists: SIGKILL is pending (`SigPnd`, `ShdPnd` in
+/// `/proc/PID/status`), or the kernel is ending it (`PF_EXITING` in the flags of `/proc/PID/stat`).
+/// Errors: there is no such process.
+pub fn is_ending(pid: i32) -> io::Result<bool> {
+    const PF_EXITING: u64 = 4;
+    const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
+    let flags = std::fs::read(format!("/proc/{pid}/stat"))?;
+    let flags = after_name(&flags).and_then(|rest| word_decimal(rest, 6)).unwrap_or_default();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let is_pending = |line: &str| {
+        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+            .is_some_and(|mask| mask & SIGKILL != 0)
+    };
+    Ok(flags & PF_EXITING != 0 || status.lines().any(is_pending))
+}
+
 /// The CPU clock of another process (`clock_getcpuclockid(3)`); needs no rights on Linux.
 fn cpu_clock(pid: i32) -> Option<libc::clockid_t> {
     let mut clock: libc::clockid_t = 0;
