@@ -20,6 +20,7 @@ mod progress;
 mod session;
 mod stop;
 
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -43,7 +44,16 @@ fn main() -> ExitCode {
 
 /// Prints clap's message: help and version on standard output, everything else as a usage error.
 fn print_usage(error: &clap::Error) -> ExitCode {
-    // There is nowhere to report that the terminal is gone.
-    let _ = error.print();
-    if error.use_stderr() { exit::Code::Usage.into() } else { ExitCode::SUCCESS }
+    if error.use_stderr() {
+        // There is nowhere to report that the terminal is gone.
+        let _ = error.print();
+        return exit::Code::Usage.into();
+    }
+    match error.print().and_then(|()| std::io::stdout().flush()) {
+        Err(full) if full.kind() != ErrorKind::BrokenPipe => {
+            output::error_line(&format!("cannot write to standard output: {full}"));
+            exit::Code::Failed.into()
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }

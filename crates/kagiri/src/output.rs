@@ -98,11 +98,14 @@ pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
     } else {
         print(&summary(run, report.as_ref().ok().and_then(|path| path.to_str())))
     };
-    // The run is stored; it can be shown again.
-    if let Err(failure) = printed {
-        error_line(&failure.to_string());
-    }
     report?;
+    printed.map_err(|failure| match failure {
+        Failure::Runtime(error) => {
+            let again = format!("the run is stored; show it again with 'kagiri runs show {}'", run.run);
+            Failure::Runtime(error.context(again))
+        }
+        other => other,
+    })?;
     Ok(code(run))
 }
 

@@ -1,4 +1,5 @@
-//! When output cannot be written (closed pipe, full disk), a run is still measured and stored; exports fail.
+//! When output cannot be written (closed pipe, full disk), a run is still measured and stored. A full disk fails
+//! the command, a closed pipe does not.
 
 use std::fs::{File, OpenOptions};
 use std::process::{Command, Stdio};
@@ -38,21 +39,21 @@ fn run_and_list(
 
 #[test]
 fn run_is_stored_when_its_output_fails() {
-    let set_ups: [(&str, &[&str], &SetUp); 3] = [
-        ("a closed pipe", &SEARCH, &|command| {
+    let set_ups: [(&str, &[&str], i32, &SetUp); 3] = [
+        ("a closed pipe", &SEARCH, 0, &|command| {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }),
-        ("a full disk", &SINGLE, &|command| {
+        ("a full disk", &SINGLE, 1, &|command| {
             command.stdout(full()).stderr(full());
         }),
-        ("no progress, but a result", &SINGLE, &|command| {
+        ("no progress, but a result", &SINGLE, 0, &|command| {
             command.stderr(full());
         }),
     ];
-    for (what, words, set_up) in set_ups {
+    for (what, words, ends, set_up) in set_ups {
         let world = World::new();
         let (code, runs) = run_and_list(&world, words, |command| set_up(command));
-        assert_eq!(code, Some(0), "{what}: {runs:?}");
+        assert_eq!(code, Some(ends), "{what}: {runs:?}");
         assert_eq!(runs.len(), 1, "{what}: {runs:?}");
         assert_eq!(runs[0]["state"], "complete", "{what}: {runs:?}");
     }
@@ -61,7 +62,9 @@ fn run_is_stored_when_its_output_fails() {
 #[test]
 fn export_to_a_full_disk_fails() {
     let world = World::new();
-    for words in [&["runs", "schema"][..], &["runs", "list", "--json"], &["plan", "schema", "daq"]] {
+    let help = [&["--help"][..], &["--version"], &["daq", "--help"]];
+    let exports = [&["runs", "schema"][..], &["runs", "list", "--json"], &["plan", "schema", "daq"]];
+    for words in help.into_iter().chain(exports) {
         let ended = world.command(words).stdout(full()).output().expect("kagiri starts");
         let error = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(1), "{words:?}: {error}");
