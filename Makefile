@@ -22,7 +22,7 @@ build:
 	@./scripts/build release
 
 deps:
-	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc ss mkfs.ext3 mkfs.xfs groff script setpriv \
+	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc ss mkfs.ext3 mkfs.xfs mkfs.btrfs groff script setpriv \
 	  clang iperf3 nuttcp python3 java munged slurmctld slurmd srun ssh sshd shellcheck systemd-analyze
 
 test: deps check

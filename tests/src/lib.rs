@@ -12,6 +12,8 @@ mod program;
 mod retry;
 mod slurm;
 
+pub use features::skip;
+
 pub use bpf::{is_any_loaded, loaded_programs};
 pub use fleet::{FLEET_PATIENCE, Fleet, SHORT_FILM, free_port, names, search_plan, text, trials};
 pub use hostile::{HostileServer, Manner};
@@ -24,27 +26,22 @@ pub use program::{Ended, Live, World, program, set_like, workspace};
 pub use retry::{ATTEMPTS, undisturbed, until_undisturbed, valid, with_verdict};
 pub use slurm::Slurm;
 
-/// End a test early, saying why, unless it runs as root.
+/// End a test early, saying why, unless it runs as root; see [`skip`].
 #[macro_export]
 macro_rules! need_root {
     () => {
         if !$crate::is_root() {
-            eprintln!("skipped: needs root");
-            return;
+            return $crate::skip("needs root");
         }
     };
 }
 
-/// End a test early, saying why, unless these programs are installed. `make test` installs all of them and
-/// says so by `KAGIRI_TESTS_ALL`: then a missing one fails the test, so that none passes there without having
-/// looked.
+/// End a test early, saying why, unless these programs are installed; see [`skip`]. `make test` installs all.
 #[macro_export]
 macro_rules! need_programs {
     ($($name:literal),+) => {
         if let Some(name) = $crate::missing(&[$($name),+]) {
-            assert!(std::env::var_os("KAGIRI_TESTS_ALL").is_none(), "{name} is missing");
-            eprintln!("skipped: needs {name}");
-            return;
+            return $crate::skip(&format!("needs {name}"));
         }
     };
 }

@@ -177,8 +177,7 @@ fn what_came_of_a_transfer_is_listed_compared_and_required_in_its_unit() {
 #[test]
 fn iperf3_is_served_and_is_a_server() {
     if let Some(program) = missing(&["iperf3"]) {
-        eprintln!("skipped: needs {program}");
-        return;
+        return kagiri_tests::skip(&format!("needs {program}"));
     }
     let world = World::new();
     let (mut server, port) = serve(&world);

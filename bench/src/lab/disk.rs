@@ -5,7 +5,6 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;

@@ -276,8 +276,7 @@ mod tests {
             return;
         }
         if !sys::environment::is_root() {
-            eprintln!("skipped: needs root");
-            return;
+            return features::skip("needs root");
         }
         let folder = tempfile::tempdir().unwrap();
         let facts_of = |program: &[&str]| {

@@ -101,8 +101,7 @@ fn stalls(wire: &Wire, lost_again: u64) -> Vec<Stall> {
 #[test]
 fn lost_fragment_is_reported_with_its_event() {
     if !sys::environment::is_root() {
-        eprintln!("skipped: needs root");
-        return;
+        return features::skip("needs root");
     }
     let wire = Wire::new();
     // 0: the tail-loss probe arrives; 2: the probe and the first timeout's retransmission are lost as well.

@@ -22,7 +22,7 @@ const ERRAND: &str = "KAGIRI_TEST_CLOCK_ERRAND";
 fn root() -> bool {
     let root = sys::environment::is_root();
     if !root {
-        eprintln!("skipped: needs root");
+        features::skip("needs root");
     }
     root
 }
@@ -153,8 +153,7 @@ fn offset_of_minutes_is_found_within_its_bound() {
         return;
     }
     if !Path::new("/proc/self/ns/time").exists() {
-        eprintln!("skipped: needs a kernel with time namespaces");
-        return;
+        return features::skip("needs a kernel with time namespaces");
     }
     let folder = tempfile::tempdir().unwrap();
     let key = Key::random();

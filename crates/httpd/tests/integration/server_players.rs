@@ -35,8 +35,7 @@ fn video(path: &Path) -> bool {
 fn ffprobe_counts_every_frame_over_http() {
     let dir = tempfile::tempdir().unwrap();
     if !video(&dir.path().join("v.ts")) {
-        eprintln!("skipped: needs ffmpeg");
-        return;
+        return features::skip("needs ffmpeg");
     }
     let server = start(dir.path(), |_| ());
     let url = format!("http://{}/v.ts", server.local_addr());
@@ -62,8 +61,7 @@ fn curl_downloads_resumes_and_uploads() {
     let base = format!("http://{}", server.local_addr());
     let (from, file) = (format!("{base}/f"), copy.to_str().unwrap());
     if run("curl", &["-sf", "-C", "-", "-o", file, &from]).is_none() {
-        eprintln!("skipped: needs curl");
-        return;
+        return features::skip("needs curl");
     }
     assert!(std::fs::read(&copy).unwrap() == content);
     run("curl", &["-sf", "-T", file, &format!("{base}/put")]);

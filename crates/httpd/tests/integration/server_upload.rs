@@ -190,8 +190,7 @@ impl Drop for SmallDisk {
 #[test]
 fn full_disk_is_507_and_leaves_nothing() {
     let Some(disk) = SmallDisk::new() else {
-        eprintln!("skipped: needs root (to mount a small file system)");
-        return;
+        return features::skip("needs root to mount a small file system");
     };
     let server = start(disk.path(), |c| c.upload = true);
     let addr = server.local_addr();

@@ -210,8 +210,7 @@ fn server_that_dies_during_a_trial_ends_the_run() {
 /// Run with results on a disk of 4 MiB that only the calling thread sees.
 fn on_small_disk(test: impl FnOnce(&Path) + Send) {
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: needs root to mount a small disk");
-        return;
+        return features::skip("needs root to mount a small disk");
     }
     let dir = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {

@@ -91,7 +91,7 @@ impl SmallDisk {
         if mounted.is_ok_and(|o| o.status.success()) {
             return Some(Self(directory));
         }
-        eprintln!("skipped: needs root to mount a small disk");
+        features::skip("needs root to mount a small disk");
         None
     }
 }

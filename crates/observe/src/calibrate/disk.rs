@@ -245,8 +245,7 @@ mod tests {
         if mount_of(&mounts(Path::new("/")).unwrap(), Path::new("/dev/shm"))
             .is_none_or(|mount| mount.fs_type != "tmpfs")
         {
-            eprintln!("skipped: needs a tmpfs at /dev/shm");
-            return;
+            return features::skip("needs a tmpfs at /dev/shm");
         }
         let error = disk_read(Path::new("/dev/shm"), &mut |_| {}, &|| false).unwrap_err();
         assert!(error.to_string().contains("in memory"), "{error}");

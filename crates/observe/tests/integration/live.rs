@@ -248,8 +248,7 @@ fn sent_bytes_are_sampled_on_loopback() {
 #[test]
 fn reads_of_a_loop_device_are_sampled() {
     if !sys::environment::is_root() {
-        eprintln!("skipped: needs root");
-        return;
+        return features::skip("needs root");
     }
     const BYTES: usize = 32 << 20;
     let here = std::env::current_exe().unwrap();
@@ -259,7 +258,7 @@ fn reads_of_a_loop_device_are_sampled() {
     std::fs::write(&image, vec![7u8; BYTES]).unwrap();
     let device = match LoopDevice::attach(&journal, &image) {
         Ok(device) => device,
-        Err(error) => return eprintln!("skipped: {error}"),
+        Err(error) => return features::skip(&error.to_string()),
     };
     drop_file_cache(device.path()).unwrap();
     let mut counters = BlockDeviceReader::open(device.block_device()).unwrap();

@@ -33,7 +33,7 @@ struct World {
 impl World {
     fn make(name: &str) -> Option<Self> {
         if !sys::environment::is_root() {
-            eprintln!("skipped: needs root");
+            features::skip("needs root");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -76,8 +76,7 @@ fn python_with_perfetto(folder: &Path) -> Option<Command> {
             Some(python)
         }
         Err(why) => {
-            assert!(std::env::var_os("KAGIRI_TESTS_ALL").is_none(), "no package perfetto: {why}");
-            eprintln!("skipped: needs python3 with venv, pip and its registry: {why}");
+            features::skip(&format!("needs python3 with venv, pip and its registry: {why}"));
             None
         }
     }

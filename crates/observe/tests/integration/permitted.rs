@@ -56,7 +56,7 @@ fn plain_folder_as_group_is_read_only_on_own_host() {
     assert!(!names(&endpoint) && unavailable.contains("no directory is permitted"), "{unavailable}");
     // A path that only begins like a group's.
     let groups = sys::cgroup::Hierarchies::find(Path::new("/")).unwrap();
-    let Some((_, top)) = groups.cpu else { return eprintln!("skipped: needs control groups") };
+    let Some((_, top)) = groups.cpu else { return features::skip("needs control groups") };
     watch.cgroup_cpu = Some(format!("{}/../../..{}", top.display(), folder.path().display()));
     assert!(prepared(&watch, false).1.contains("no directory is permitted"));
     watch.cgroup_cpu = Some(top.display().to_string());
@@ -66,7 +66,7 @@ fn plain_folder_as_group_is_read_only_on_own_host() {
 #[test]
 fn foreign_network_namespace_needs_permission() {
     if !sys::environment::is_root() {
-        return eprintln!("skipped: needs root");
+        return features::skip("needs root");
     }
     // Its parent ends at once, so that it is no child of this test.
     let command = "unshare -n sleep 60 >/dev/null 2>&1 & echo $!";

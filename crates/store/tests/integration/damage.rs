@@ -176,8 +176,7 @@ fn write_check_reports_unwritable_store() {
 /// that thread.
 fn on_small_disk(size: &str, test: impl FnOnce(&Path) + Send) {
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: needs root to mount a small disk");
-        return;
+        return features::skip("needs root to mount a small disk");
     }
     let dir = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {

@@ -123,8 +123,7 @@ fn remote_players_are_sampled_by_network_device() {
 #[test]
 fn server_runs_in_host_group_and_reports_its_limits() {
     if !sys::environment::is_root() {
-        eprintln!("skipped: needs root");
-        return;
+        return features::skip("needs root");
     }
     let folder = tempfile::tempdir().unwrap();
     let journal = Journal::open(&folder.path().join("owner")).unwrap();

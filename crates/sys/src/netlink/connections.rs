@@ -71,7 +71,7 @@ mod tests {
     fn server_connections_are_listed_without_clients() {
         for address in ["127.0.0.1:0", "[::]:0"] {
             let Ok(listener) = TcpListener::bind(address) else {
-                eprintln!("skipped: no IPv6");
+                features::skip("needs IPv6");
                 continue;
             };
             let port = listener.local_addr().unwrap().port();

@@ -79,7 +79,9 @@ fn image_of_each_file_system_has_a_read_limit() {
         };
         match DiskImage::create(&journal, &spec) {
             Ok(disk) => use_disk(&journal, &disk),
-            Err(error @ Error::MissingProgram { .. }) => eprintln!("skipped {}: {error}", file_system.name()),
+            Err(error @ Error::MissingProgram { .. }) => {
+                features::skip(&format!("{}: {error}", file_system.name()));
+            }
             Err(error) => panic!("{}: {error}", file_system.name()),
         }
         assert!(!spec.image.exists() && !spec.target.exists(), "{} is undone", file_system.name());

@@ -144,8 +144,7 @@ fn ipv6_is_supported() {
     needs!("iperf3");
     let ip = Ipv6Addr::LOCALHOST.into();
     if TcpListener::bind((ip, 0)).is_err() {
-        eprintln!("skipped: needs IPv6");
-        return;
+        return features::skip("needs IPv6");
     }
     let cases = [
         (Protocol::Tcp, Direction::Forward),

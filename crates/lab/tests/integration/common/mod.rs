@@ -15,7 +15,7 @@ use lab::supervisor::{Program, SupervisorOptions};
 /// A folder beside the test program, which is on a disk; `/tmp` may be memory. `None` without root.
 pub fn work_folder() -> Option<tempfile::TempDir> {
     if !sys::environment::is_root() {
-        eprintln!("skipped: needs root");
+        features::skip("needs root");
         return None;
     }
     let here = std::env::current_exe().unwrap();

@@ -58,8 +58,7 @@ pub fn run(program: &str, arguments: &[&str]) -> Option<String> {
             Some(String::from_utf8_lossy(&said).into_owned())
         }
         Err(e) => {
-            assert!(std::env::var_os("KAGIRI_TESTS_ALL").is_none(), "{program}: {e}");
-            eprintln!("skipped: {program}: {e}");
+            features::skip(&format!("{program}: {e}"));
             None
         }
     }

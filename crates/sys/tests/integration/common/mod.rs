@@ -13,7 +13,7 @@ pub const LONG: Duration = Duration::from_secs(30);
 pub fn root() -> bool {
     let root = sys::environment::is_root();
     if !root {
-        eprintln!("skipped: needs root");
+        features::skip("needs root");
     }
     root
 }
