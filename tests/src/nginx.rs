@@ -51,6 +51,11 @@ impl Nginx {
         nginx
     }
 
+    /// The master process, which has one worker.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn url(&self, name: &str) -> String {
         format!("http://127.0.0.1:{}/{name}", self.port)
     }

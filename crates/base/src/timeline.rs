@@ -80,6 +80,9 @@ pub struct UnfinishedRow {
     pub longest_s: f64,
     /// How many of them began before the watching, and so last longer than it.
     pub began_before: u64,
+    /// All their time while it was watched, over the time watched.
+    #[serde(default)]
+    pub wall_share: f64,
 }
 
 /// What tracing costs a call, found by tracing a call that does nothing.
@@ -129,9 +132,10 @@ pub struct CallTimes {
 pub const LITTLE: f64 = 0.5;
 
 impl CallTimes {
-    /// The time of all calls together over the time watched.
+    /// The time of all calls together, also of the unfinished ones, over the time watched.
     pub fn wall_share(&self) -> f64 {
-        self.calls.iter().map(|row| row.wall_share).sum()
+        let unfinished = self.unfinished.iter().map(|row| row.wall_share);
+        self.calls.iter().map(|row| row.wall_share).chain(unfinished).sum()
     }
 }
 

@@ -18,8 +18,8 @@ const AS_ONE: Duration = Duration::from_millis(100);
 /// The flag, once the signals are handled.
 static STOP: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
 
-/// The flag that Ctrl-C, SIGTERM and SIGHUP set; one per process. A second signal ends the process at once; the undo
-/// journal then lists the changes that are left.
+/// The flag that Ctrl-C, SIGTERM and SIGHUP set; one per process. A second signal ends the process at once;
+/// the undo journal then lists the changes that are left.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let mut known = STOP.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(flag) = &*known {

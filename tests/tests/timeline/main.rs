@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use kagiri_tests::{
-    Ended, Live, World, alone, is_any_loaded, loaded_programs, need_root, program, wait_until,
+    Ended, Live, Nginx, World, alone, is_any_loaded, loaded_programs, need_root, program, wait_until,
 };
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -194,17 +194,32 @@ fn for_option_ends_the_started_program() {
 }
 
 #[test]
-fn children_that_ran_before_are_named() {
+fn children_that_ran_before_are_traced() {
     need_root!();
     let world = World::new();
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 60 & echo its child is $! >&2; wait"]);
     let mut parent = Live::start(command);
     parent.wait_for("its child is ", PATIENCE);
+    let both = ["--trace", "+clock_nanosleep"];
     let words = ["timeline", "--json", "--for", "200ms", "-p", &parent.pid().to_string()];
-    let document = document_of(world.measure(&words, PATIENCE));
-    assert!(doubts(&document).contains("none of the watched calls was made"), "{document:#}");
-    assert!(doubts(&document).contains("started by it before"), "{document:#}");
+    let document = document_of(world.measure(&[&words[..], &both].concat(), PATIENCE));
+    assert_eq!(document["processes"], 2, "{document:#}");
+    assert_eq!(document["unfinished"][0]["name"], "clock_nanosleep", "its child sleeps: {document:#}");
+}
+
+#[test]
+fn several_processes_are_traced_and_idle_ones_wait() {
+    need_root!();
+    kagiri_tests::need_programs!("nginx");
+    let world = World::new();
+    let web = [Nginx::start(&world.path(""), 0), Nginx::start(&world.path(""), 0)];
+    // The masters; their workers wait for connections.
+    let masters: Vec<String> = web.iter().map(|nginx| nginx.pid().to_string()).collect();
+    let ended = world.measure(&["timeline", "--for", "500ms", "-p", &masters.join(",")], PATIENCE).code(0);
+    let said = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("4 processes") && said.contains("Most time: epoll_wait (unfinished)"), "{said}");
+    assert!(!said.contains("outside traced calls"), "{said}");
 }
 
 #[test]

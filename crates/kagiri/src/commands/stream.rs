@@ -20,8 +20,8 @@ use crate::session::SessionArgs;
     kagiri stream --streams 100 --time 60s      one load, no search\n  \
     kagiri stream --content film.ts --cold --require 'capacity>=8'\n\n\
     Each stream is played by one player of kagiri (role viewers). A trial runs a number of streams and \
-    passes if no picture stops. The search tries larger numbers until a trial fails, then numbers between, and \
-    repeats the largest that passed. The result also names the resource that limits it.")]
+    passes if no picture stops. The search tries larger numbers until a trial fails, then numbers \
+    between, and repeats the largest that passed. The result also names the resource that limits it.")]
 #[command(mut_arg("place", place_help("stream")))]
 #[command(mut_arg("require", require_help("'capacity>=4' or 'stalls==0'")))]
 pub struct StreamArgs {

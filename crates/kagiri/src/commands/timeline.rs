@@ -48,18 +48,17 @@ impl BackendChoice {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     kagiri timeline -- iperf3 -c 10.0.0.2 -t 2\n  \
-    kagiri timeline -p $(pgrep -n nginx) --for 5s --html nginx.html\n  \
+    kagiri timeline -p $(pgrep -o nginx) --for 5s --html nginx.html\n  \
     kagiri timeline --trace +futex --pftrace app.pftrace -- java -jar app.jar\n\n\
-    Also traces the threads and processes that the program starts. A call counts as \
-    'blocked' if the thread lost its CPU during it, else as 'ready'. Ctrl-C stops tracing and prints the result; a process given by -p \
-    continues.\n\
+    Also traces the threads and child processes. A call counts as 'blocked' if the thread lost its CPU \
+    during it, else as 'ready'. Ctrl-C stops tracing and prints the result; processes given by -p continue.\n\
     Needs root, or CAP_BPF and CAP_PERFMON.")]
 pub struct Timeline {
-    /// Trace this running process with all its threads
-    #[arg(long, short, value_name = "PID", conflicts_with = "command")]
+    /// Trace these running processes (comma-separated) with their threads and child processes
+    #[arg(long, short, value_name = "PID", value_delimiter = ',', conflicts_with = "command")]
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
-    pid: Option<i32>,
-    /// Stop tracing after TIME, and end COMMAND (a process given by -p continues)
+    pid: Vec<i32>,
+    /// Stop tracing after TIME, and end COMMAND (processes given by -p continue)
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Span>,
     /// Write a timeline of all threads and CPUs as an HTML page that works offline
@@ -97,14 +96,17 @@ pub struct Timeline {
 /// The traced process.
 enum Subject {
     Started(ProcessFamily),
-    Running { pid: i32, start_ticks: u64 },
+    /// Those that were named, each with the time of its start.
+    Running(Vec<(i32, u64)>),
 }
 
 impl Subject {
     fn has_ended(&mut self) -> bool {
         match self {
             Self::Started(family) => family.has_ended(),
-            Self::Running { pid, start_ticks } => !sys::child::is_running(*pid, *start_ticks),
+            Self::Running(all) => {
+                all.iter().all(|(pid, start_ticks)| !sys::child::is_running(*pid, *start_ticks))
+            }
         }
     }
 
@@ -116,7 +118,7 @@ impl Subject {
                 let status = family.status().map(|status| format!("it ended with {status}"));
                 Some(status.unwrap_or_else(|| format!("it was ended: {over}")))
             }
-            Self::Running { .. } => self.has_ended().then(|| "it ended meanwhile".to_owned()),
+            Self::Running(_) => self.has_ended().then(|| "it ended meanwhile".to_owned()),
         }
     }
 
@@ -124,7 +126,7 @@ impl Subject {
     fn leave(self) -> sys::Result<()> {
         match self {
             Self::Started(mut family) => family.end(),
-            Self::Running { .. } => Ok(()),
+            Self::Running(_) => Ok(()),
         }
     }
 }
@@ -138,16 +140,16 @@ impl Timeline {
         if calls.is_empty() {
             return Err(Failure::usage("--trace lists no system call"));
         }
-        if self.pid.is_none() && self.command.is_empty() {
+        if self.pid.is_empty() && self.command.is_empty() {
             return Err(Failure::usage(
                 "nothing to trace: give a program ('kagiri timeline -- COMMAND') or a process ('-p PID')",
             ));
         }
         self.pictures().check()?;
         let stop = StopSignal::install()?;
-        if let Some(pid) = self.pid {
+        for pid in &self.pid {
             // Check before tracing starts.
-            sys::trace::threads_of(pid)?;
+            sys::trace::threads_of(*pid)?;
         }
         let session = Session::open(self.wish(calls))?;
         if stop.requested() {
@@ -196,13 +198,8 @@ impl Timeline {
     }
 
     fn begin(&self, session: &mut Session) -> Result<(Subject, String), Failure> {
-        if let Some(pid) = self.pid {
-            let gone = || sys::trace::TraceError::NoProcess { pid };
-            let start_ticks = sys::proc::start_ticks(Path::new("/"), pid).map_err(|_| gone())?;
-            let name = sys::trace::name_of_thread(pid.cast_unsigned()).ok_or_else(gone)?;
-            session.follow(Target::Process(pid))?;
-            self.say(&format!("tracing process {pid} ({name})"), session);
-            return Ok((Subject::Running { pid, start_ticks }, format!("pid {pid} ({name})")));
+        if !self.pid.is_empty() {
+            return self.begin_running(session);
         }
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
         let held = SuspendedChild::prepare(&self.command, self.json)?;
@@ -210,6 +207,29 @@ impl Timeline {
         let family = held.release()?;
         self.say(&format!("tracing {}", words[0]), session);
         Ok((Subject::Started(family), words.join(" ")))
+    }
+
+    fn begin_running(&self, session: &mut Session) -> Result<(Subject, String), Failure> {
+        let (mut subjects, mut names) = (Vec::new(), Vec::new());
+        for &pid in &self.pid {
+            let gone = || sys::trace::TraceError::NoProcess { pid };
+            let start_ticks = sys::proc::start_ticks(Path::new("/"), pid).map_err(|_| gone())?;
+            let name = sys::trace::name_of_thread(pid.cast_unsigned()).ok_or_else(gone)?;
+            session.follow(Target::Process(pid))?;
+            subjects.push((pid, start_ticks));
+            names.push(format!("{pid} ({name})"));
+        }
+        // A child that ends meanwhile is no loss; one that is started meanwhile is followed by its parent.
+        let mut others: Vec<i32> = self.pid.iter().flat_map(|pid| sys::trace::children_of(*pid)).collect();
+        while let Some(child) = others.pop() {
+            if session.follow_unless_known(child) {
+                others.extend(sys::trace::children_of(child));
+            }
+        }
+        let names = names.join(", ");
+        let noun = if self.pid.len() == 1 { "process" } else { "processes" };
+        self.say(&format!("tracing {noun} {names}"), session);
+        Ok((Subject::Running(subjects), format!("pid {names}")))
     }
 
     fn say(&self, what: &str, session: &Session) {

@@ -60,7 +60,7 @@ pub struct Session {
     /// Only with a picture.
     sockets: Option<SocketWatch>,
     from_ns: u64,
-    target: Option<Target>,
+    targets: Vec<Target>,
 }
 
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl Session {
             because,
             sockets: None,
             from_ns,
-            target: None,
+            targets: Vec::new(),
         })
     }
 
@@ -102,7 +102,7 @@ impl Session {
         self.tracer.backend()
     }
 
-    /// Follows a target. The time watched begins now, or when a held target executes its program.
+    /// Follows one more target. The time watched begins now, or when a held target executes its program.
     pub fn follow(&mut self, target: Target) -> Result<(), TraceError> {
         let (pid, threads) = match target {
             Target::Process(pid) => (pid, sys::trace::threads_of(pid)?),
@@ -111,12 +111,17 @@ impl Session {
         for thread in threads {
             self.assembler.know(thread.cast_unsigned(), pid.cast_unsigned());
         }
-        self.target = Some(target);
-        if let Some(spans_max) = self.wish.spans_max {
+        self.targets.push(target);
+        if let (Some(spans_max), None) = (self.wish.spans_max, &self.sockets) {
             self.sockets = SocketWatch::open(elsewhere(pid), spans_max);
         }
         self.from_ns = sys::clock::monotonic_ns();
         self.tracer.follow(target)
+    }
+
+    /// Follows a process that another one may have brought along; returns whether it was new, and is followed.
+    pub fn follow_unless_known(&mut self, pid: i32) -> bool {
+        !self.assembler.has_seen(pid.cast_unsigned()) && self.follow(Target::Process(pid)).is_ok()
     }
 
     /// Takes the events that have arrived. Call it a hundred times a second, so that the kernel's buffer does
@@ -182,11 +187,11 @@ impl Session {
                 "at the end {count} of {threads} threads waited in {name}: '--trace +{name}' watches it too"
             )
         });
-        let running = match self.target {
-            Some(Target::Process(pid)) => sys::trace::children_of(pid),
+        let running = self.targets.iter().flat_map(|target| match target {
+            Target::Process(pid) => sys::trace::children_of(*pid),
             _ => Vec::new(),
-        };
-        let mut apart = running.into_iter().filter(|pid| !self.assembler.has_seen(pid.cast_unsigned()));
+        });
+        let mut apart = running.filter(|pid| !self.assembler.has_seen(pid.cast_unsigned()));
         let apart = apart.next().map(|pid| {
             let more = Some(apart.count()).filter(|count| *count > 0);
             let more = more.map_or_else(String::new, |count| format!(" and {count} more"));
@@ -197,7 +202,7 @@ impl Session {
 
     fn sum_up(mut self, counts: Counts, to_ns: u64, target: &str, ended: Option<String>) -> Watched {
         // A program executed by a child of a running target does not start the trace.
-        let is_held = matches!(self.target, Some(Target::Suspended(_)));
+        let is_held = matches!(self.targets[..], [Target::Suspended(_)]);
         let executed_ns = self.assembler.first_executed_ns.filter(|at| is_held && *at >= self.from_ns);
         let from_ns = executed_ns.unwrap_or(self.from_ns);
         let wall_ns = to_ns.saturating_sub(from_ns);
@@ -217,7 +222,7 @@ impl Session {
             processes: self.assembler.processes_seen(),
             threads: self.assembler.threads_seen,
             softirqs: table.softirq_rows(wall_ns),
-            unfinished: table.unfinished_rows(&self.wish.calls),
+            unfinished: table.unfinished_rows(&self.wish.calls, wall_ns),
             calls,
             backend: self.tracer.backend().name().to_owned(),
             backend_because: self.because.take(),
@@ -264,7 +269,7 @@ fn doubts(times: &CallTimes, counts: Counts, picture: Option<&Picture>) -> Vec<S
     if lost > 0.0 {
         doubts.push(format!(
             "{} of {} events ({:.2} %) found no room and were lost, {} calls with them: the table is of the \
-             rest; a larger --ring or fewer --calls lose less",
+             rest; a larger --ring or fewer calls in --trace lose less",
             times.events_lost,
             times.events_counted,
             lost * 100.0,
@@ -303,7 +308,7 @@ fn nothing_or_little_seen(times: &CallTimes, unseen: Vec<String>) -> Option<Stri
         return None;
     }
     let nothing = times.calls.is_empty().then(|| "none of the watched calls was made".to_owned());
-    let others = (nothing.is_some() && unseen.is_empty()).then(|| "'--calls' names others".to_owned());
+    let others = (nothing.is_some() && unseen.is_empty()).then(|| "'--trace' names others".to_owned());
     let said: Vec<String> = nothing.into_iter().chain(unseen).chain(others).collect();
     (!said.is_empty()).then(|| said.join("; "))
 }

@@ -17,6 +17,7 @@ struct CallsOfKind {
 #[derive(Debug, Default)]
 struct Unfinished {
     count: u64,
+    total_ns: u64,
     longest_ns: u64,
     began_before: u64,
 }
@@ -47,6 +48,7 @@ impl Table {
     pub fn unfinished(&mut self, number: u16, ns: u64, began_before: bool) {
         let calls = self.unfinished.entry(number).or_default();
         calls.count += 1;
+        calls.total_ns += ns;
         calls.longest_ns = ns.max(calls.longest_ns);
         calls.began_before += u64::from(began_before);
     }
@@ -119,14 +121,18 @@ impl Table {
         self.softirqs.iter().map(row).collect()
     }
 
-    pub fn unfinished_rows(&self, calls: &[Call]) -> Vec<UnfinishedRow> {
+    /// The rows of calls without an end, the one that took the most time first.
+    pub fn unfinished_rows(&self, calls: &[Call], wall_ns: u64) -> Vec<UnfinishedRow> {
         let row = |(&number, of): (&u16, &Unfinished)| UnfinishedRow {
             name: name_of(calls, number),
             count: of.count,
             longest_s: of.longest_ns as f64 / 1e9,
             began_before: of.began_before,
+            wall_share: of.total_ns as f64 / wall_ns.max(1) as f64,
         };
-        self.unfinished.iter().map(row).collect()
+        let mut rows: Vec<UnfinishedRow> = self.unfinished.iter().map(row).collect();
+        rows.sort_by(|a, b| b.wall_share.total_cmp(&a.wall_share));
+        rows
     }
 }
 

@@ -117,7 +117,7 @@ pub(super) fn verdicts(run: &Run) -> Markup {
     html! {
         h2 { "Verdicts" }
         div.scroll { table {
-            caption { "Per load and variant: trials with this verdict / all trials, and how the load failed." }
+            caption { "Per load and variant: trials with this verdict / all trials; how the load failed." }
             thead { tr {
                 th.n scope="col" { (run.capacity.unit) }
                 @for variant in &run.variants { th.name scope="col" { (variant.name) } }

@@ -123,6 +123,7 @@ mod tests {
                 count: 2,
                 longest_s: 1.9,
                 began_before: 0,
+                wall_share: 1.8,
             }],
             backend: "bpf".into(),
             backend_because: None,
@@ -141,7 +142,8 @@ mod tests {
         let text = call_times(&times(), Style { colour: false, width: 100, unicode: true });
         for part in [
             "1 process, 3 threads, 40003 calls",
-            "pselect6 (blocked)",
+            "Most time: accept4 (unfinished), 1.8 times the elapsed time",
+            "pselect6  blocked",
             "pselect6  ready    40000",
             "about 190 ns to each call",
             "none of the 40003 kernel records was lost",
@@ -166,7 +168,7 @@ mod tests {
             [(CallState::Blocked, 17.779), (CallState::Ready, 0.002)].map(|(state, share)| {
                 let calls = vec![CallRow { wall_share: share, ..row(state, 3, 1.0) }];
                 call_times(
-                    &CallTimes { calls, ..times() },
+                    &CallTimes { calls, unfinished: Vec::new(), ..times() },
                     Style { colour: false, width: 1000, unicode: true },
                 )
             });

@@ -138,7 +138,12 @@ function nameOf(lane, what) {
 function drawLane(lane, top) {
   const bottom = top + ROW - 3, full = ROW - 5;
   const first = search(lane.to, from), end = search(lane.from, to);
-  if (end - first > 2 * (width - GUTTER)) return drawDense(lane, top + 2, full, first);
+  const columns = width - GUTTER;
+  if (end - first > 2 * columns) return drawDense(lane, top + 2, full, first);
+  // A span is drawn 0.6 pixels wide at least: many narrower ones would fill a lane that is nearly empty.
+  let narrow = 0;
+  for (let i = first; i < end; i++) if ((lane.to[i] - lane.from[i]) / (to - from) * columns < 0.6) narrow++;
+  if (narrow > columns / 30) return drawDense(lane, top + 2, full, first);
   pen.save(); pen.beginPath(); pen.rect(GUTTER, top, width - GUTTER, ROW); pen.clip();
   for (let i = first; i < end; i++) {
     const left = x(lane.from[i]), span = Math.max(x(lane.to[i]) - left, 0.6), half = lane.what[i] & 1;

@@ -23,8 +23,16 @@ pub fn watched(times: &CallTimes) -> String {
 
 /// The call that took the most time, and how much; if all calls took little, also their sum.
 fn most(times: &CallTimes) -> String {
-    let Some(row) = times.calls.first() else { return String::new() };
-    let share = match row.wall_share {
+    let ended = times.calls.first().map(|row| {
+        let state = if row.state == CallState::Ready { "not blocked" } else { row.state.name() };
+        (&row.name, state, row.wall_share)
+    });
+    let unfinished = times.unfinished.first().map(|row| (&row.name, "unfinished", row.wall_share));
+    let both = ended.into_iter().chain(unfinished);
+    let Some((name, state, share)) = both.max_by(|one, other| one.2.total_cmp(&other.2)) else {
+        return String::new();
+    };
+    let share = match share {
         // Of threads that wait side by side.
         share if share > 1.0 => format!("{share:.1} times the elapsed time (sum over threads)"),
         share => format!("{} % of the elapsed time", number(100.0 * share)),
@@ -35,8 +43,7 @@ fn most(times: &CallTimes) -> String {
         }
         _ => String::new(),
     };
-    let state = if row.state == CallState::Ready { "not blocked" } else { row.state.name() };
-    format!(" Most time: {} ({state}), {share}.{rest}", plain(&row.name))
+    format!(" Most time: {} ({state}), {share}.{rest}", plain(name))
 }
 
 pub fn traced(times: &CallTimes) -> String {

@@ -26,9 +26,7 @@ fn load(setting: &Setting) -> Result<Box<dyn Tracer>, TraceError> {
 
 #[cfg(not(has_bpf))]
 fn load(_: &Setting) -> Result<Box<dyn Tracer>, TraceError> {
-    Err(unsupported(
-        "this kagiri was built without it; install clang, run 'cargo clean -p kagiri-sys', and build again",
-    ))
+    Err(unsupported("this kagiri was built without it (the build found no clang)"))
 }
 
 fn unsupported(why: impl Into<String>) -> TraceError {
