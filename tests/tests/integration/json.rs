@@ -117,6 +117,28 @@ fn the_same_seed_asks_for_the_same() {
     );
 }
 
+#[test]
+fn transfers_and_events_are_documents_of_the_contract() {
+    let _beside = beside_others();
+    let world = World::new();
+    for words in [
+        &["transfer", "--direction", "both", "--mode", "discard"][..],
+        &["transfer", "--protocol", "udp", "--rate", "50Mbit/s"],
+        &["transfer", "--protocol", "quic"],
+        &["transfer", "--rr", "64B"],
+        &["daq", "--sources", "20", "--omit", "0s"],
+    ] {
+        let ended = world.measure(&[words, &["--time", "300ms", "--json"]].concat(), PATIENCE).code(0);
+        let document = ended.json();
+        assert_valid(&world, &document);
+        assert_eq!((&document["schema"], &document["workload"]), (&Value::from(1), &words[0].into()));
+        let metrics = &document["trials"][0]["metrics"];
+        let moved = ["goodput_bit_per_s", "transactions_per_s", "events_per_s"];
+        let moved = moved.iter().filter_map(|name| metrics[*name].as_f64()).fold(0.0, f64::max);
+        assert!(moved > 0.0, "{words:?}: {metrics}");
+    }
+}
+
 /// What a plan resolves to follows the schema of the settings, and what cannot be does not.
 #[test]
 fn the_schema_of_settings_validates_plans() {

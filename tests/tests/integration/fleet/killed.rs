@@ -26,7 +26,7 @@ fn killed(live: Live, listener: &mut Live, said: &str) -> Duration {
 
 /// The goal is 1 s. A machine that is busy with other tests has more time: these tests check that the loss is
 /// reported at all, and long before any deadline of a phase.
-const NAMED_WITHIN: Duration = Duration::from_secs(10);
+const NAMED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The search has gone on to this load, or failed on the way.
 fn reaches(run: &mut Live, part: &str) {
