@@ -142,7 +142,7 @@ mod tests {
         let text = call_times(&times(), Style { colour: false, width: 100, unicode: true });
         for part in [
             "1 process, 3 threads, 40003 calls",
-            "Most time: accept4 (unfinished), 1.8 times the elapsed time",
+            "Most time: accept4 (unfinished), 1.8 times",
             "pselect6  blocked",
             "pselect6  ready    40000",
             "about 190 ns to each call",
