@@ -12,5 +12,6 @@ mod interrupt;
 mod json;
 mod lab;
 mod program;
+mod runs;
 mod server_errors;
 mod storage_errors;
