@@ -199,7 +199,12 @@ int main(int argc, char **argv) {
         struct timeval timeout = {10, 0};
         int connection = socket(AF_INET, SOCK_STREAM, 0);
         setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-        if (connection < 0 || connect(connection, (struct sockaddr *)&builder, sizeof builder)) fail(argv[1]);
+        if (connection < 0) fail(argv[1]);
+        /* The builder listens a moment after its line is printed, and not between two trials of a search. */
+        for (int tries = 1; connect(connection, (struct sockaddr *)&builder, sizeof builder); tries++) {
+            if (errno != ECONNREFUSED || tries == 30) fail(argv[1]);
+            usleep(100000);
+        }
         setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         sources[i].connection = connection, sources[i].number = first + i;
         watched[i] = (struct pollfd){connection, POLLIN, 0};

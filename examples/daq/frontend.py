@@ -44,6 +44,17 @@ def message(kind, run, builder, event, source, payload, payload_crc, received_ns
     return header + struct.pack("!I", crc32c(header)) + payload
 
 
+def connect(builder_at):
+    """The builder listens a moment after its line is printed, and not between two trials of a search."""
+    for tries in range(30):
+        try:
+            return socket.create_connection(builder_at, timeout=10)
+        except ConnectionRefusedError:
+            if tries == 29:
+                raise
+            time.sleep(0.1)
+
+
 class Source:
     def __init__(self, number, connection):
         self.number, self.connection, self.bytes = number, connection, b""
@@ -72,7 +83,7 @@ class FrontEnd:
             pass  # not Linux: the builder compares the clocks by probes
         hello = struct.pack("!Q16sHHIQ16s8x", group, boot, self.udp.getsockname()[1], 0, count, 0, b"")
         for number in range(first, first + count):
-            connection = socket.create_connection(builder_at, timeout=10)
+            connection = connect(builder_at)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.sources[connection] = Source(number, connection)
         if group_at:  # on the interface that routes to the builder

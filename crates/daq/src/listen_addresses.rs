@@ -148,8 +148,8 @@ mod tests {
         assert_eq!(facts.watch.pids[0], std::process::id());
         assert!(facts.addresses.iter().all(|address| TcpListener::bind(address).is_err()), "they are kept");
         let line = format!(
-            "builder at {}, orders at {}, run {}; waiting for 3 front ends, up to 30 s beyond the time stated for \
-             the trial",
+            "builder at {}, orders at {}, run {}; waiting for 3 front ends, up to 30 s beyond the time \
+             stated for the trial",
             facts.addresses[1], facts.groups[1], facts.run
         );
         assert_eq!(said.lock().unwrap()[1], line);

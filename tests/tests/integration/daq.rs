@@ -9,9 +9,9 @@ use kagiri_tests::{
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
-fn metric(trial: &Value, name: &str) -> f64 {
+pub fn metric(trial: &Value, name: &str) -> f64 {
     trial["metrics"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {}", trial["metrics"]))
 }
 
@@ -130,7 +130,7 @@ fn orders_that_are_not_heard_lose_nothing() {
 }
 
 /// Where a builder says that front ends find it: address, group, run.
-fn addresses(live: &mut Live) -> (String, String, String) {
+pub fn addresses(live: &mut Live) -> (String, String, String) {
     live.wait_for("waiting for", PATIENCE);
     let said = live.stderr();
     let line = said.lines().find(|line| line.contains("orders at ")).expect("just seen").to_owned();

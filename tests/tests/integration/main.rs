@@ -6,6 +6,7 @@ mod bad_input;
 mod broken_pipe;
 mod daq;
 mod daq_refused;
+mod daq_witness;
 mod exports;
 mod fleet;
 mod interrupt;

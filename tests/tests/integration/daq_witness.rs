@@ -1,0 +1,57 @@
+//! `kagiri daq` against independent witnesses: planted losses and the kernel's counters.
+
+use kagiri_tests::{UpLab, World, need_root};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::daq::{PATIENCE, addresses, metric};
+
+/// What losses on the builder's link are told as, though its port has room for all fragments; and how often
+/// the kernel counted segments again, and timeouts.
+fn through_a_lossy_link(loss: &str, time: &str) -> (Value, f64, f64) {
+    let world = World::new();
+    let text = format!(
+        "[host.source]\ncount = 2\n[host.builder]\n[switch.s]\n[[link]]\nbetween = ['source-*', 's']\n\
+         [[link]]\nfrom = 'builder'\nto = 's'\nrate = '1Gbit/s'\nbuffer = '1MiB'\nloss = '{loss}'\n"
+    );
+    let lab = UpLab::new(&world, "lossy", &text);
+    let place = ["--place", "builder=builder", "--place", "sources=source-*", "--sources", "40"];
+    let known = ["--link", "1Gbit/s", "--buffer", "1MiB", "--time", time, "--timeout", "20s", "--json", "-q"];
+    let document = lab.run("daq", &[&place[..], &known].concat()).json();
+    let trial = document["trials"][0].clone();
+    let (again, timeouts) = (metric(&trial, "retransmits"), metric(&trial, "timeouts"));
+    (trial, again, timeouts)
+}
+
+#[test]
+fn a_lossy_link_is_told_by_its_losses_and_not_as_a_full_buffer() {
+    need_root!();
+    for (loss, time, cause) in
+        [("1%", "4s", "lost, tail-loss probe"), ("12%", "12s", "lost, retransmission timeout")]
+    {
+        let is_told = |(trial, ..): &(Value, f64, f64)| trial["account"].to_string().contains(cause);
+        // Chance decides which segments are lost.
+        let mut tries = std::iter::repeat_with(|| through_a_lossy_link(loss, time)).take(3);
+        let (trial, again, timeouts) = tries.find(is_told).expect(cause);
+        assert!(again > 0.0 && (loss == "1%" || timeouts > 0.0), "{again} {timeouts}: {trial}");
+        let account = trial["account"].to_string();
+        let limit = &trial["account"]["limit"];
+        assert_eq!(
+            (limit["resource"].as_str(), limit["certainty"].as_str()),
+            (Some("network"), Some("confirmed"))
+        );
+        assert!(account.contains("loses packets") && !account.contains("overflowed the port"), "{account}");
+    }
+}
+
+#[test]
+fn the_line_for_front_ends_is_printed_even_if_quiet() {
+    let world = World::new();
+    let mut live = world.start(&["daq", "--sources", "2", "--front-ends", "2", "--json", "--quiet"]);
+    let (builder, group, run) = addresses(&mut live);
+    assert!(builder.starts_with("127.0.0.1:") && group.starts_with("239."), "{builder} {group}");
+    assert!(run.parse::<u32>().is_ok_and(|run| run > 0), "{run}");
+    assert!(live.stderr().contains("up to 30 s beyond the time stated"), "{}", live.stderr());
+    live.signal(Signal::SIGINT);
+    live.end(PATIENCE).code(130);
+}
