@@ -9,6 +9,7 @@ pub mod coordinator;
 pub mod endpoint;
 mod error;
 pub mod identity;
+mod json_memory;
 pub mod local;
 pub mod policy;
 pub mod protocol;
@@ -35,6 +36,9 @@ pub enum BusError {
     HostLost { host: String, why: String },
     #[error("{host} could not start with the others: {why}")]
     LateStart { host: String, why: String },
+    /// Two agents that stay claim one name: which of them is meant, and whose reports these are, is unknown.
+    #[error("two agents have the name {host}: end one, or give it another --name")]
+    TwoAgents { host: String },
     /// No such part or kind of part: an error of the caller.
     #[error("{0}")]
     Unknown(String),

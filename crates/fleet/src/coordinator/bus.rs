@@ -21,6 +21,9 @@ const LEAD: Duration = Duration::from_millis(500);
 /// ... and with many.
 const LEAD_OF_MANY: Duration = Duration::from_secs(2);
 const FEW: usize = 50;
+/// Two agents of one name for so long are no agent that joins again. Longer than a lease of a link.
+const DUPLICATE_MAX: Duration = Duration::from_millis(3500);
+const DUPLICATE_POLL: Duration = Duration::from_millis(20);
 /// A larger clock bound is reported as a doubt.
 const BOUND_DOUBT_NS: u64 = 1_000_000;
 /// A larger error of the wall clock is reported as a doubt.
@@ -88,6 +91,22 @@ impl FleetBus {
         } else {
             Err(self.lost(host, fan_out::AGENT_GONE))
         }
+    }
+
+    /// Whether another agent with this host's name has come to stay.
+    fn check_single(&self, host: &str) -> Result<(), BusError> {
+        match self.coordinator.membership.duplicate_for(host) {
+            Some(time) if time >= DUPLICATE_MAX => Err(BusError::TwoAgents { host: host.to_owned() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same, but waits until it is known.
+    fn await_single(&self, host: &str) -> Result<(), BusError> {
+        while self.coordinator.membership.duplicate_for(host).is_some_and(|time| time < DUPLICATE_MAX) {
+            std::thread::sleep(DUPLICATE_POLL);
+        }
+        self.check_single(host)
     }
 
     /// Reports the loss at once, because ending the trial may take a while.
@@ -192,6 +211,7 @@ impl Bus for FleetBus {
         let mut by_host = BTreeMap::<String, Vec<PartSpec>>::new();
         for spec in there {
             self.agent(&spec.host)?;
+            self.await_single(&spec.host)?;
             self.placed.insert(spec.name.clone(), spec.host.clone());
             self.coordinator.membership.reset_progress(&spec.host, &[&spec.name]);
             by_host.entry(spec.host.clone()).or_default().push(spec);
@@ -269,6 +289,7 @@ impl Bus for FleetBus {
             return self.local.progress(part);
         }
         self.agent(host)?;
+        self.check_single(host)?;
         if let Some(why) = self.coordinator.membership.heartbeat_overdue(host, part) {
             return Err(self.lost(host, &why));
         }
@@ -317,7 +338,12 @@ impl Bus for FleetBus {
             fan_out::request_each(session, membership, requests.collect(), STOP_WITHIN, &|| true);
         for (host, parts) in by_host {
             let answer = answers.remove(&host);
+            let single = self.await_single(&host);
             for part in parts {
+                if single.is_err() {
+                    ended.insert(part, Err(BusError::TwoAgents { host: host.clone() }));
+                    continue;
+                }
                 let report = fan_out::part_report(&host, &part, answer.as_ref());
                 ended.insert(part, report);
             }

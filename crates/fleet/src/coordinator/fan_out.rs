@@ -1,6 +1,8 @@
 //! Sends requests to many agents in parallel and collects the responses within a deadline.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use zenoh::{Session, Wait};
 
 use super::membership::Membership;
 use crate::BusError;
+use crate::json_memory::memory_bytes;
 use crate::protocol::{self, Request, Response};
 
 /// Why an agent that left, or was replaced by another instance, does not respond.
@@ -25,6 +28,39 @@ type QueryEvent = (String, Option<Result<Response, String>>);
 struct PendingQuery {
     host: String,
     answers: Sender<QueryEvent>,
+    memory: Arc<AnswerMemory>,
+}
+
+/// Limits of the memory that answers take: one, and all to a question to many hosts together.
+struct AnswerMemory {
+    each_bytes_max: usize,
+    left_bytes: AtomicUsize,
+}
+
+impl AnswerMemory {
+    /// For reports, which grow with the duration of a trial.
+    fn of_reports(hosts: usize) -> Arc<Self> {
+        let left_bytes = AtomicUsize::new((256 << 20) + hosts * (4 << 20));
+        Arc::new(Self { each_bytes_max: usize::MAX, left_bytes })
+    }
+
+    /// For short answers of any number of hosts.
+    fn of_descriptions() -> Arc<Self> {
+        Arc::new(Self { each_bytes_max: 1 << 20, left_bytes: AtomicUsize::new(512 << 20) })
+    }
+
+    /// Reads an answer, if there is memory left for it.
+    fn decode(&self, bytes: &[u8]) -> Result<Response, String> {
+        let needed = memory_bytes(bytes);
+        if needed > self.each_bytes_max {
+            return Err(format!("it is too long ({} bytes)", bytes.len()));
+        }
+        let take = |left: usize| left.checked_sub(needed);
+        match self.left_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => protocol::decode::<Response>(bytes).map(Response::sanitized),
+            Err(_) => Err("the answers of all hosts together take too much memory".to_owned()),
+        }
+    }
 }
 
 impl PendingQuery {
@@ -34,8 +70,8 @@ impl PendingQuery {
             // names.
             Ok(sample) => (
                 protocol::host_of_request_key(sample.key_expr().as_str()),
-                protocol::decode::<Response>(&sample.payload().to_bytes())
-                    .map(Response::sanitized)
+                self.memory
+                    .decode(&sample.payload().to_bytes())
                     .map_err(|why| format!("its response cannot be read: {why}")),
             ),
             // zenoh's error text.
@@ -66,19 +102,20 @@ pub fn query(
     within: Duration,
 ) -> Result<Receiver<QueryEvent>, String> {
     let (answers, receiver) = channel();
-    send_request(session, host, "*", request, within, answers)?;
+    let memory = AnswerMemory::of_descriptions();
+    send_request(session, (host, "*"), request, within, answers, memory)?;
     Ok(receiver)
 }
 
 fn send_request(
     session: &Session,
-    host: &str,
-    instance: &str,
+    (host, instance): (&str, &str),
     request: &Request,
     within: Duration,
     answers: Sender<QueryEvent>,
+    memory: Arc<AnswerMemory>,
 ) -> Result<(), String> {
-    let query = PendingQuery { host: host.to_owned(), answers };
+    let query = PendingQuery { host: host.to_owned(), answers, memory };
     let asked = session
         .get(protocol::request_key(host, instance))
         .payload(protocol::encode(request))
@@ -102,10 +139,14 @@ pub fn request_each(
     let (answers, receiver) = channel();
     let (mut open, mut is_prepare) = (Vec::new(), false);
     let mut all = BTreeMap::new();
+    let memory = AnswerMemory::of_reports(requests.len());
     for (host, request) in requests {
         is_prepare |= matches!(request, Request::Prepare { .. });
         let asked = match membership.active_instance(&host) {
-            Some(instance) => send_request(session, &host, &instance, &request, within, answers.clone()),
+            Some(instance) => {
+                let to = (host.as_str(), instance.as_str());
+                send_request(session, to, &request, within, answers.clone(), Arc::clone(&memory))
+            }
             None => Err(AGENT_GONE.to_owned()),
         };
         match asked {

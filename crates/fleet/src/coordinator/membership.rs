@@ -29,6 +29,8 @@ pub struct MemberState {
 struct State {
     agents: BTreeMap<String, MemberState>,
     pinned: BTreeMap<String, String>,
+    /// Since when a name has more than one instance.
+    duplicates: BTreeMap<String, Instant>,
     /// Protocol version of the agents that use another one.
     other_versions: BTreeMap<String, String>,
     changes: u64,
@@ -54,7 +56,7 @@ impl Membership {
             }
             return;
         }
-        let agents = &mut state.agents;
+        let State { agents, duplicates, .. } = &mut *state;
         if is_present {
             agents.entry(name.to_owned()).or_default().instances.insert(instance.to_owned());
         } else if let Some(known) = agents.get_mut(name) {
@@ -62,6 +64,10 @@ impl Membership {
             if known.instances.is_empty() {
                 agents.remove(name);
             }
+        }
+        match agents.get(name).is_some_and(|known| known.instances.len() > 1) {
+            true => drop(duplicates.entry(name.to_owned()).or_insert_with(Instant::now)),
+            false => drop(duplicates.remove(name)),
         }
         state.changes += 1;
         self.0.1.notify_all();
@@ -110,6 +116,12 @@ impl Membership {
 
     pub fn is_present(&self, name: &str, instance: &str) -> bool {
         self.state().agents.get(name).is_some_and(|known| known.instances.contains(instance))
+    }
+
+    /// For how long a name has had more than one agent. A host that was cut off and joins again has two until
+    /// its old link counts as dead.
+    pub fn duplicate_for(&self, name: &str) -> Option<Duration> {
+        self.state().duplicates.get(name).map(Instant::elapsed)
     }
 
     pub fn pin_instance(&self, name: &str, instance: &str) {

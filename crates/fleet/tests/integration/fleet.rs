@@ -8,6 +8,7 @@ use fleet::agent::End;
 use fleet::session::{self, Role};
 use fleet::{Bus, BusError};
 use serde_json::{Value, json};
+use zenoh::Wait;
 
 #[test]
 fn parts_on_agents_and_here_start_together() {
@@ -108,4 +109,35 @@ fn late_start_fails_alone() {
             host == late && why.contains("the moment has passed")
         });
     }
+}
+
+/// Beside the agent of a run, another one of its name: the run ends with the reason, whether it comes before a
+/// trial, during it, or at its end. An agent that was cut off and joins again has two instances for a moment.
+#[test]
+fn two_agents_of_one_name_end_the_run() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let reason = "two agents have the name nas: end one, or give it another --name";
+    let _first = Agent::start("nas", &endpoint, dir.path(), false);
+    let mut bus = fleet(&endpoint, &["nas"], dir.path());
+    let part = || vec![spec("a", "nas", json!({}))];
+    bus.place(part()).unwrap();
+    bus.prepare(&["a"], &Endpoints::new()).unwrap();
+    bus.start(&["a"]).unwrap();
+    {
+        let token = fleet::protocol::agent_key("nas", "for-a-moment");
+        let role = Role::Client { connect: endpoint.clone() };
+        let session = session::open(&role, None, &[], GUARD).unwrap();
+        let _token = session.liveliness().declare_token(token).wait().unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        bus.progress("a").expect("it may be the same agent, which joins again");
+    }
+    let stopped = bus.stop(&["a"]).remove("a").unwrap();
+    stopped.expect("one agent is left");
+
+    bus.place(part()).unwrap();
+    let _second = Agent::start("nas", &endpoint, dir.path(), false);
+    until("the second one is noticed", || bus.progress("a").is_err());
+    assert_eq!(bus.progress("a").unwrap_err().to_string(), reason);
+    assert_eq!(bus.stop(&["a"]).remove("a").unwrap().unwrap_err().to_string(), reason);
+    assert_eq!(bus.place(part()).unwrap_err().to_string(), reason);
 }

@@ -43,16 +43,21 @@ fn unfinished_join_does_not_block_the_coordinators_end() {
 }
 
 #[test]
-fn second_agent_of_a_name_does_not_disturb_a_run() {
+fn second_agent_of_a_name_ends_the_trial_and_disturbs_none_once_it_left() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
     let _first = Agent::start("nas", &endpoint, dir.path(), false);
     let mut coordinator = coordinator(&endpoint, "run");
     coordinator.recruit(&[wish("nas")], GUARD, &|_| {}).unwrap();
     let roster = coordinator.membership().clone();
     let mut bus = bus(coordinator, dir.path());
-    let _second = Agent::start("nas", &endpoint, dir.path(), false);
-    until("it joins", || roster.known("nas").is_some_and(|known| known.instances.len() == 2));
-    // Often: either of two could be the faster one to answer.
+    let second = Agent::start("nas", &endpoint, dir.path(), false);
+    let instances = |number| roster.known("nas").is_some_and(|known| known.instances.len() == number);
+    until("it joins", || instances(2));
+    let why = bus.place(vec![spec("a", "nas", json!({}))]).unwrap_err().to_string();
+    assert_eq!(why, "two agents have the name nas: end one, or give it another --name");
+    drop(second);
+    until("it leaves", || instances(1));
+    // Often: the agent of the run, and no other, gets the requests.
     for round in 0..10 {
         start_in_time(&mut bus, &[spec("a", "nas", json!({}))], &Endpoints::new());
         until("it finishes", || bus.progress("a").unwrap() == Progress::Finished);

@@ -6,11 +6,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[allow(dead_code, reason = "the other binary uses the rest")]
 #[path = "../integration/common/mod.rs"]
 mod common;
+mod hostile_answers;
 #[allow(dead_code, reason = "the other binary uses the rest")]
 #[path = "../integration/identity_common/mod.rs"]
 mod identity_common;
 mod identity_zenoh;
 mod scale;
+#[allow(dead_code, reason = "the other binary uses the rest")]
+#[path = "../integration/scripted_agent/mod.rs"]
+mod scripted_agent;
 
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());

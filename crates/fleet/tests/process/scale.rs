@@ -19,7 +19,7 @@ fn name(number: usize) -> String {
     format!("agent-{number}")
 }
 
-fn memory_bytes() -> u64 {
+pub fn memory_bytes() -> u64 {
     let own = i32::try_from(std::process::id()).expect("an id");
     let mut set = ProcessSet::open(Path::new("/"), &[own]).expect("this process");
     set.read_memory().expect("it is readable").rss_bytes
