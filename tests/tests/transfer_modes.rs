@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use kagiri_tests::{
-    Ended, Live, UpLab, World, free_port, missing, need_root, set_like, undisturbed, wait_until,
+    Ended, Live, UpLab, World, free_port, need_programs, need_root, set_like, undisturbed, wait_until,
 };
 use serde_json::Value;
 
@@ -105,10 +105,7 @@ fn iperf3_server() -> (std::process::Child, String) {
 
 #[test]
 fn losses_at_an_iperf3_server_are_told_as_it_and_the_kernel_count_them() {
-    if let Some(program) = missing(&["iperf3"]) {
-        eprintln!("skipped: needs {program}");
-        return;
-    }
+    need_programs!("iperf3");
     let world = World::new();
     let (server, host) = iperf3_server();
     let asked = ["--proto", "udp", "--rate", "6Gbit/s", "--time", "1s", "--json", "-q"];
@@ -132,10 +129,7 @@ fn losses_at_an_iperf3_server_are_told_as_it_and_the_kernel_count_them() {
 
 #[test]
 fn tcp_of_iperf3_in_both_directions_is_not_told_as_quic() {
-    if let Some(program) = missing(&["iperf3"]) {
-        eprintln!("skipped: needs {program}");
-        return;
-    }
+    need_programs!("iperf3");
     let world = World::new();
     let (mut server, host) = iperf3_server();
     let asked = ["transfer", &host, "--direction", "both", "--time", "1s", "--json", "-q"];
@@ -165,6 +159,20 @@ fn transfers_in_a_lab_are_named_after_their_hosts() {
     assert!(skew_us > 0.0 && skew_us < 1e6, "{skew_us}");
 }
 
+#[test]
+fn link_local_and_metadata_addresses_are_refused_unless_asked_for() {
+    let world = World::new();
+    for (arguments, what) in [
+        (["transfer", "169.254.169.254"], "the metadata service of clouds"),
+        (["transfer", "fe80::1"], "a link-local address"),
+        (["stream", "http://169.254.169.254/latest/meta-data/"], "the metadata service of clouds"),
+        (["stream", "http://[fd00:ec2::254]/film.ts"], "the metadata service of clouds"),
+        (["stream", "http://169.254.7.7/film.ts"], "a link-local address"),
+    ] {
+        world.run(&arguments).fails(2, &[what, "--allow-peer"]);
+    }
+}
+
 /// A process that only computes, on one CPU; killed at the end.
 struct Burner(std::process::Child);
 
@@ -186,10 +194,7 @@ impl Drop for Burner {
 
 #[test]
 fn load_of_others_on_the_receivers_cpu_is_the_limit() {
-    if let Some(program) = missing(&["taskset"]) {
-        eprintln!("skipped: needs {program}");
-        return;
-    }
+    need_programs!("taskset");
     let world = World::new();
     let host = format!("127.0.0.1:{}", free_port());
     let plain = world.command(&["transfer", "--serve", "--listen", &host]);

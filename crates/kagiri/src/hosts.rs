@@ -14,6 +14,7 @@ use fleet::endpoint::{Endpoint, PORT, check_join, check_listen};
 use fleet::identity::connect_error::{self, ZenohLog};
 use fleet::identity::{Credentials, Role, access_control, low_pass_filter};
 use fleet::session;
+use ipnet::IpNet;
 
 use crate::exit::Failure;
 use crate::host_facts::{host_name, user_name};
@@ -57,6 +58,9 @@ pub struct HostArgs {
     /// 'kagiri fleet init' made
     #[arg(long, value_name = "DIR", conflicts_with = "lab")]
     pub credentials: Option<PathBuf>,
+    /// Let this machine exchange traffic with this link-local or cloud-metadata address; repeatable
+    #[arg(long, value_name = "NET", value_parser = net, hide_short_help = true)]
+    pub allow_peer: Vec<IpNet>,
     /// How long to wait for agents [default: 30s]
     #[arg(long, value_name = "TIME")]
     pub wait: Option<Span>,
@@ -93,6 +97,14 @@ pub fn wishes(plan: &Plan) -> Vec<Wish> {
         }
     }
     all
+}
+
+/// A network, or one address.
+pub fn net(text: &str) -> Result<IpNet, String> {
+    let one = || text.parse::<IpAddr>().map(IpNet::from);
+    text.parse()
+        .or_else(|_| one())
+        .map_err(|_| "write an address, or a network such as 10.0.0.0/24".to_owned())
 }
 
 impl HostArgs {

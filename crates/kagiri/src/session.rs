@@ -13,6 +13,7 @@ use base::plan::Plan;
 use clap::Args;
 use fleet::coordinator::FleetBus;
 use fleet::local::LocalBus;
+use fleet::policy::OwnHost;
 use fleet::{Bus, FleetError};
 use run::engine::{self, ConfiguredVariant, Setting};
 use run::registry::{BUILT_IN, Registry};
@@ -146,6 +147,7 @@ impl Session {
         let host = HostContext {
             stop: Arc::clone(&self.stop),
             say: Arc::new(move |line| part_notes.note(line)),
+            permit: Arc::new(OwnHost::new(&hosts.allow_peer)),
             announce: Some(Arc::new(move |line| needed.announce(line))),
             ..HostContext::here(self.data_dir.clone(), journal_dir(), program)
         };

@@ -17,6 +17,7 @@
 
 mod file;
 mod grant;
+mod own_host;
 mod path;
 mod pattern;
 mod peers;
@@ -30,6 +31,7 @@ use base::permit::SystemChange;
 use base::units::BitRate;
 
 pub use grant::Grant;
+pub use own_host::OwnHost;
 use path::is_below;
 use pattern::Pattern;
 use peers::PeerRange;

@@ -90,6 +90,16 @@ pub(super) fn special(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
+/// Why an address is refused on the coordinator's own host too, unless the user asked for it.
+pub(super) fn guarded(ip: IpAddr) -> Option<&'static str> {
+    let is_link_local = match ip {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    let link_local = is_link_local.then_some("a link-local address");
+    special(ip).filter(|_| CLOUD_METADATA.contains(&ip)).or(link_local)
+}
+
 /// Whether a range means a special address explicitly: it is that address or lies within the multicast
 /// range.
 fn is_explicit(net: IpNet, ip: IpAddr) -> bool {

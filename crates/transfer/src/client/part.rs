@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sys::clock::{Deadline, monotonic_ns};
 use workload::part::{Part, Peers};
 
-use super::{Passed, Ready, Task, address};
+use super::{ClientError, Passed, Ready, Task, address};
 use crate::SERVER;
 use crate::control::StopHandle;
 use crate::flow::{Direction, probe};
@@ -79,7 +79,12 @@ impl ClientPart {
     fn server(&self, peers: &Peers<'_>) -> Result<(SocketAddr, Option<String>), PartError> {
         let transfer = &self.task.transfer;
         if let Some(host) = &transfer.host {
-            return Ok((address(host, transfer.peer).map_err(PartError::usage)?, None));
+            let found = address(host, transfer.peer).map_err(|error| match error {
+                // The name may be right, and only its resolver out of reach.
+                ClientError::HostName { .. } => PartError::new(error),
+                _ => PartError::usage(error),
+            });
+            return Ok((found?, None));
         }
         let server = peers.get::<ServerPart>(SERVER)?;
         Ok((server.address, Some(server.key)))

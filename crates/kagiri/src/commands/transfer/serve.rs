@@ -18,6 +18,7 @@ use transfer::settings::PORT;
 
 use crate::args::SETTINGS;
 use crate::exit::{Code, Failure, Outcome};
+use crate::hosts::net;
 use crate::{output, stop};
 
 /// Arguments of clients, beside the settings of a transfer.
@@ -39,14 +40,6 @@ pub struct ServeArgs {
     /// Accept clients from any address, without authentication
     #[arg(long, requires = "serve", conflicts_with = "allow")]
     open: bool,
-}
-
-/// A network, or one address.
-fn net(text: &str) -> Result<IpNet, String> {
-    let one = || text.parse::<std::net::IpAddr>().map(IpNet::from);
-    text.parse()
-        .or_else(|_| one())
-        .map_err(|_| "write an address, or a network such as 10.0.0.0/24".to_owned())
 }
 
 impl ServeArgs {
