@@ -207,3 +207,20 @@ impl Drop for ClientPart {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_host_is_no_usage_error_and_malformed_one_is() {
+        for (host, is_usage) in [("no-such-host.invalid", false), ("127.0.0.1:port", true)] {
+            let transfer = TransferSettings { host: Some(host.to_owned()), ..TransferSettings::default() };
+            let mut part = ClientPart::new(ClientTask { transfer, host: None }).unwrap();
+            let here = HostContext::here("/".into(), "/".into(), "/".into());
+            let error = part.prepare(&Peers::new(&base::part::Endpoints::default()), &here).unwrap_err();
+            assert_eq!(error.usage, is_usage, "{}", error.message);
+            assert!(error.message.contains(host), "{}", error.message);
+        }
+    }
+}
