@@ -159,20 +159,6 @@ fn transfers_in_a_lab_are_named_after_their_hosts() {
     assert!(skew_us > 0.0 && skew_us < 1e6, "{skew_us}");
 }
 
-#[test]
-fn link_local_and_metadata_addresses_are_refused_unless_asked_for() {
-    let world = World::new();
-    for (arguments, what) in [
-        (["transfer", "169.254.169.254"], "the metadata service of clouds"),
-        (["transfer", "fe80::1"], "a link-local address"),
-        (["stream", "http://169.254.169.254/latest/meta-data/"], "the metadata service of clouds"),
-        (["stream", "http://[fd00:ec2::254]/film.ts"], "the metadata service of clouds"),
-        (["stream", "http://169.254.7.7/film.ts"], "a link-local address"),
-    ] {
-        world.run(&arguments).fails(2, &[what, "--allow-peer"]);
-    }
-}
-
 /// A process that only computes, on one CPU; killed at the end.
 struct Burner(std::process::Child);
 
