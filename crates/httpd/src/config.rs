@@ -46,8 +46,8 @@ pub struct Limits {
     pub send_stall_deadline: Duration,
     /// Longest upload in bytes; a longer one gets 413.
     pub upload_bytes_max: u64,
-    /// An upload of a lower mean rate is given up (408) after [`Limits::slow_upload_grace`]: it holds space that
-    /// was reserved for it.
+    /// An upload of a lower mean rate is given up (408) after [`Limits::slow_upload_grace`]: it holds space
+    /// that was reserved for it.
     pub upload_bytes_per_s_min: u64,
     /// How long an upload may take whatever its rate.
     pub slow_upload_grace: Duration,

@@ -1,5 +1,5 @@
-//! When output cannot be written (closed pipe, full disk), a run is still measured and stored. A full disk fails
-//! the command, a closed pipe does not.
+//! When output cannot be written (closed pipe, full disk), a run is still measured and stored. A full disk
+//! fails the command, a closed pipe does not.
 
 use std::fs::{File, OpenOptions};
 use std::process::{Command, Stdio};

@@ -83,7 +83,7 @@ fn help_shows_how_numbers_are_written() {
         (&["runs", "show"], &["last~1", "--json", "--plan"]),
         (&["report"], &["last~1"]),
     ] {
-        let help = help(verb);
+        let help = help(verb).split_whitespace().collect::<Vec<_>>().join(" ");
         for word in words {
             assert!(help.contains(word), "{verb:?}: no '{word}' in\n{help}");
         }

@@ -124,7 +124,9 @@ fn a_place_for_results_that_cannot_be_written() {
     let world = World::new();
     let file = world.write("file", "no folder");
     for place in [file.join("data"), "/proc/kagiri".into()] {
-        for words in [&["runs", "list"][..], &["stream", "--streams", "1", "--hold", "2s"]] {
+        // What reads finds no runs where there is no folder.
+        let reads = place.starts_with(&file).then_some(&["runs", "list"][..]);
+        for words in reads.into_iter().chain([&["stream", "--streams", "1", "--hold", "2s"][..]]) {
             let mut command = world.command(words);
             command.env("KAGIRI_DATA", &place);
             Live::start(command).end(PATIENCE).fails(1, &[place.to_str().unwrap(), "KAGIRI_DATA"]);
@@ -135,7 +137,9 @@ fn a_place_for_results_that_cannot_be_written() {
     let world = World::of_nobody();
     fs::remove_dir(world.data()).unwrap();
     fs::create_dir(world.data()).unwrap();
-    world.measure(&["runs", "list"], PATIENCE).fails(1, &["data", "Permission denied", "writable"]);
+    world
+        .measure(&["transfer", "--time", "1s"], PATIENCE)
+        .fails(1, &["data", "Permission denied", "writable"]);
     world
         .run(&["content", "make", "data/film.ts", "--duration", "5s"])
         .fails(1, &["data/film.ts", "Permission denied"]);
@@ -175,7 +179,7 @@ fn without_root_everything_else_works() {
 #[test]
 fn results_of_a_newer_kagiri_are_left_alone() {
     let world = World::new();
-    world.run(&["runs", "list"]).code(0);
+    world.import_fixture();
     let file = world.path("data/runs.sqlite");
     let database = rusqlite::Connection::open(&file).unwrap();
     database.pragma_update(None, "user_version", 99).unwrap();

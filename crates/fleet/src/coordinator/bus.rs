@@ -24,10 +24,6 @@ const FEW: usize = 50;
 /// Two agents of one name for so long are no agent that joins again. Longer than a lease of a link.
 const DUPLICATE_MAX: Duration = Duration::from_millis(3500);
 const DUPLICATE_POLL: Duration = Duration::from_millis(20);
-/// A larger clock bound is reported as a doubt.
-const BOUND_DOUBT_NS: u64 = 1_000_000;
-/// A larger error of the wall clock is reported as a doubt.
-const WALL_CLOCK_OFF_S: f64 = 2.0;
 
 type ByHostNs = BTreeMap<String, u64>;
 type ByHost = BTreeMap<String, Vec<String>>;
@@ -370,18 +366,8 @@ impl Bus for FleetBus {
     fn doubts(&mut self) -> Vec<Doubt> {
         let mut doubts = Vec::new();
         for (host, agent) in &self.coordinator.agents {
-            match self.coordinator.clocks.offset(host) {
-                Ok(_) => {
-                    let bound_ns = self.bounds_ns.get(host).copied().unwrap_or_default();
-                    let bound_us = bound_ns as f64 / 1e3;
-                    let uncertain = Doubt::ClockUncertain { host: host.clone(), bound_us };
-                    doubts.extend((bound_ns > BOUND_DOUBT_NS).then_some(uncertain));
-                }
-                Err(why) => doubts.push(Doubt::NotSampled { what: vec![why.to_string()] }.on(host)),
-            }
-            let off_s = agent.wall_clock_off_s;
-            let wall = Doubt::WallClockOff { host: host.clone(), off_s };
-            doubts.extend((off_s.abs() > WALL_CLOCK_OFF_S).then_some(wall));
+            let bound_ns = self.bounds_ns.get(host).copied();
+            doubts.extend(self.coordinator.clocks.doubts(host, bound_ns, agent.wall_clock_off_s));
             if self.agent(host).is_err() {
                 doubts.push(Doubt::HostsLost {
                     hosts: vec![host.clone()],

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base::doubt::Doubt;
+
 use super::fan_out;
 use super::membership::Membership;
 use crate::clock::{self, Batch, DatagramAddress, Key, Offset, Responder};
@@ -14,6 +16,10 @@ use zenoh::Session;
 /// One responder thread serves all: a few agents wait little for each other.
 const PARALLEL_PROBES_MAX: usize = 4;
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// A larger clock bound is reported as a doubt.
+const BOUND_DOUBT_NS: u64 = 1_000_000;
+/// A larger error of the wall clock is reported as a doubt.
+const WALL_CLOCK_OFF_S: f64 = 2.0;
 
 pub struct Clocks {
     key: Key,
@@ -74,6 +80,19 @@ impl Clocks {
             Err(error) => error.to_string(),
         };
         self.failures.insert(host, failure);
+    }
+
+    /// The doubts about the clocks of a host: the bound of its comparison during the run, and how far its
+    /// wall clock is from ours.
+    pub fn doubts(&self, host: &str, bound_ns: Option<u64>, wall_clock_off_s: f64) -> Vec<Doubt> {
+        let clock = match self.offset(host) {
+            Ok(_) => bound_ns.filter(|bound_ns| *bound_ns > BOUND_DOUBT_NS).map(|bound_ns| {
+                Doubt::ClockUncertain { host: host.to_owned(), bound_us: bound_ns as f64 / 1e3 }
+            }),
+            Err(why) => Some(Doubt::NotSampled { what: vec![why.to_string()] }.on(host)),
+        };
+        let wall = Doubt::WallClockOff { host: host.to_owned(), off_s: wall_clock_off_s };
+        clock.into_iter().chain((wall_clock_off_s.abs() > WALL_CLOCK_OFF_S).then_some(wall)).collect()
     }
 
     /// Offset of an agent's clock to this host's.

@@ -111,8 +111,8 @@ fn late_start_fails_alone() {
     }
 }
 
-/// Beside the agent of a run, another one of its name: the run ends with the reason, whether it comes before a
-/// trial, during it, or at its end. An agent that was cut off and joins again has two instances for a moment.
+/// Beside the agent of a run, another one of its name: the run ends with the reason, whether it comes before
+/// a trial, during it, or at its end. An agent that was cut off and joins again has two for a moment.
 #[test]
 fn two_agents_of_one_name_end_the_run() {
     let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());

@@ -10,7 +10,7 @@ use fleet::Bus;
 use fleet::protocol::{MESSAGE_BYTES_MAX, PROTOCOL};
 use serde_json::json;
 
-/// What one answer may cost the coordinator, above idle; and what this process, which is the agent, too, adds.
+/// What one answer may cost the coordinator, above idle; and what this process adds, which is the agent, too.
 const COST_MAX_BYTES: u64 = (64 << 20) + 3 * MESSAGE_BYTES_MAX as u64;
 
 #[test]

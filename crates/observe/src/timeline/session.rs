@@ -119,7 +119,7 @@ impl Session {
         self.tracer.follow(target)
     }
 
-    /// Follows a process that another one may have brought along; returns whether it was new, and is followed.
+    /// Follows a process unless it is followed already; returns whether it is new.
     pub fn follow_unless_known(&mut self, pid: i32) -> bool {
         !self.assembler.has_seen(pid.cast_unsigned()) && self.follow(Target::Process(pid)).is_ok()
     }

@@ -98,8 +98,8 @@ pub struct PlayerSettings {
     /// Video that a player buffers before it continues after a stall.
     #[schemars(extend("x-min" = "100ms", "x-max" = "60s", "x-flag" = {"rare": true}))]
     pub resume: Span,
-    /// Socket receive buffer of a player (SO_RCVBUF), at least 80 ms of content. Small, so that the video waits
-    /// in the player, which counts it, and so that the kernel's TCP memory suffices for thousands of players.
+    /// Socket receive buffer of a player (SO_RCVBUF), at least 80 ms of content. Small, so that the video
+    /// waits in the player, which counts it, and that the kernel's TCP memory suffices for many players.
     #[schemars(extend("x-min" = "16KiB", "x-max" = "64MiB",
         "x-flag" = {"rare": true, "name": "receive-buffer"}))]
     pub receive_buffer: ByteSize,
@@ -179,7 +179,8 @@ pub struct StreamSettings {
     pub hold: Span,
     /// Judged time of all other trials: of the search, and of lower loads after it.
     #[schemars(extend("x-min" = "1s", "x-max" = "24h", "x-aliases" = ["search_time"],
-        "x-unset" = "5s, or --time if that is shorter", "x-flag" = {"name": "search-time", "aliases": ["search-hold"]}))]
+        "x-unset" = "5s, or --time if that is shorter",
+        "x-flag" = {"name": "search-time", "aliases": ["search-hold"]}))]
     pub search_hold: Option<Span>,
     /// Number of trials that must pass at the largest number of streams found.
     #[schemars(range(min = 1, max = 100), extend("x-flag" = {"rare": true}))]

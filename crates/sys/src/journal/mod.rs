@@ -140,8 +140,8 @@ impl Journal {
         self.state().pending.len()
     }
 
-    /// What crashes left in `folder`. A folder that does not exist holds nothing. Waits `patience` at most for
-    /// owners that were killed to end, and for other programs that undo a journal.
+    /// What crashes left in `folder`. A folder that does not exist holds nothing. Waits at most `patience`
+    /// for owners that were killed to end, and for other programs that undo a journal.
     pub fn leftovers(folder: &Path, patience: Duration) -> Result<Leftovers> {
         recovery::find(folder, patience)
     }

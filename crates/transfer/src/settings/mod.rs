@@ -83,8 +83,8 @@ impl Default for RequestSettings {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RateSearch {
-    /// Search for the highest rate of datagrams (sum of all flows) at which no more is lost than --loss-max, up
-    /// to RATE (100Gbit/s if omitted).
+    /// Search for the highest rate of datagrams (sum of all flows) at which no more is lost than --loss-max,
+    /// up to RATE (100Gbit/s if omitted).
     #[schemars(extend("x-min" = "1Mbit/s", "x-max" = "10Tbit/s",
         "x-flag" = {"name": "search", "missing": "100Gbit/s"}))]
     pub max: BitRate,
