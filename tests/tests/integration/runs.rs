@@ -6,13 +6,13 @@ use kagiri_tests::{World, workspace};
 use serde_json::{Value, json};
 
 fn fixture() -> Value {
-    let text = fs::read_to_string(workspace().join("tests/fixtures/run.json")).unwrap();
-    serde_json::from_str(&text).unwrap()
+    let text = fs::read_to_string(workspace().join("tests/fixtures/run.json")).expect("the fixture");
+    serde_json::from_str(&text).expect("JSON")
 }
 
 fn import(world: &World, name: &str, run: &Value) {
     let file = world.write(name, run.to_string());
-    world.run(&["runs", "import", file.to_str().unwrap()]).code(0);
+    world.run(&["runs", "import", file.to_str().expect("UTF-8")]).code(0);
 }
 
 #[test]
@@ -20,12 +20,12 @@ fn load_test_with_errors_and_a_latency_bend_is_explained() {
     let world = World::new();
     let rows = "20,21,3,0\n40,41,3,0\n60,60,3,0\n70,71,4,0\n80,81,80,12\n";
     let file = world.write("users.csv", format!("users,cpu_pct,p99_ms,errors\n{rows}"));
-    let said = world.run(&["explain", file.to_str().unwrap()]).code(0).stdout;
+    let said = world.run(&["explain", file.to_str().expect("UTF-8")]).code(0).stdout;
     assert!(said.starts_with("Carries 70 users"), "{said}");
     assert!(!said.contains("Carries 98") && !said.contains("Carries 99"), "{said}");
     let blind: String = rows.lines().map(|row| row.rsplit_once(',').unwrap().0.to_owned() + "\n").collect();
     let file = world.write("blind.csv", format!("users,cpu_pct,p99_ms\n{blind}"));
-    let said = world.run(&["explain", file.to_str().unwrap()]).code(0).stdout;
+    let said = world.run(&["explain", file.to_str().expect("UTF-8")]).code(0).stdout;
     assert!(said.starts_with("Predicted capacity: from 70 users to less than 80 users"), "{said}");
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("p99_ms was 80 ms, 3 ms at lower loads"), "{said}");
@@ -85,7 +85,7 @@ fn import_of_hostile_json_is_refused_in_bounded_memory() {
         let list = format!("[{item}{}]", format!(",{item}").repeat((40 << 20) / (item.len() + 1)));
         let text = run.to_string().replace("{\"x\":0}", &format!("{{\"x\":{list}}}"));
         let file = world.write("big.json", text);
-        let command = world.command(&["runs", "import", file.to_str().unwrap()]);
+        let command = world.command(&["runs", "import", file.to_str().expect("UTF-8")]);
         // Address space: the document of 40 MB is read as a whole; the runtime and its threads take the rest.
         let mut limited = std::process::Command::new("prlimit");
         limited.arg(format!("--as={}", 512u64 << 20)).arg(command.get_program()).args(command.get_args());

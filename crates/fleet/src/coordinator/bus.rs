@@ -364,20 +364,16 @@ impl Bus for FleetBus {
     }
 
     fn doubts(&mut self) -> Vec<Doubt> {
+        let lost = |host: &String, why: &str| Doubt::HostsLost { hosts: vec![host.clone()], why: why.into() };
         let mut doubts = Vec::new();
         for (host, agent) in &self.coordinator.agents {
             let bound_ns = self.bounds_ns.get(host).copied();
             doubts.extend(self.coordinator.clocks.doubts(host, bound_ns, agent.wall_clock_off_s));
             if self.agent(host).is_err() {
-                doubts.push(Doubt::HostsLost {
-                    hosts: vec![host.clone()],
-                    why: fan_out::AGENT_GONE.to_owned(),
-                });
+                doubts.push(lost(host, fan_out::AGENT_GONE));
             }
         }
-        let left_out =
-            |(host, why): &(String, String)| Doubt::HostsLost { hosts: vec![host.clone()], why: why.clone() };
-        doubts.extend(self.coordinator.left_out.iter().map(left_out));
+        doubts.extend(self.coordinator.left_out.iter().map(|(host, why)| lost(host, why)));
         doubts
     }
 }

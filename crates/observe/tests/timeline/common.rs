@@ -51,7 +51,7 @@ pub fn can_trace(backend: Backend) -> bool {
         }
     });
     let Some(why) = refused else { return true };
-    features::skip(&why);
+    features::skip(why);
     false
 }
 
