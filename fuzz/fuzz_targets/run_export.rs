@@ -26,7 +26,8 @@ fuzz_target!(|data: &[u8]| {
     let specs = specs.collect::<Vec<_>>();
     let _ = report::export::trials_csv(&run);
     let _ = report::export::series_csv(&run);
-    let _ = page(&run, &Extras { specs: &specs, ..Extras::default() });
-    let _ = summary(&run, &specs, STYLE, None);
+    let extras = Extras { specs: &specs, ..Extras::default() };
+    let _ = page(&run, &extras);
+    let _ = summary(&run, &extras, STYLE, None);
     let _ = differences(&compare(&[run, again], &specs), STYLE);
 });
