@@ -42,7 +42,7 @@ impl PortPart {
             return;
         }
         for (address, group) in endpoint.addresses.iter().zip(&endpoint.groups) {
-            // Without this line nobody can start the front ends.
+            // Without this line the front ends cannot be started.
             host.announce(format!(
                 "builder at {address}, orders at {group}, run {}; waiting for {front_ends} front ends, \
                  up to {FRONT_ENDS_TIMEOUT_S} s beyond the time stated for the trial",

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::daq::{PATIENCE, addresses, metric};
 
-/// What losses on the builder's link are told as, though its port has room for all fragments; and how often
-/// the kernel counted segments again, and timeouts.
+/// The cause that is reported for losses on the builder's link, though its port has room for all fragments;
+/// and how often the kernel counted segments again, and timeouts.
 fn through_a_lossy_link(loss: &str, time: &str) -> (Value, f64, f64) {
     let world = World::new();
     let text = format!(

@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(change(Better::Neither, &slow, &fast), (Change::Differs, None));
         assert_eq!(change(Better::Lower, &slow, &wide), (Change::Equal, None));
         assert_eq!(change(Better::Lower, &[0.0; 3], &[0.0; 3]), (Change::Equal, None));
-        // A third more with two repetitions each: nobody knows.
+        // A third more with two repetitions each: unknown.
         let few = change(Better::Higher, &[90.0, 110.0], &[110.0, 151.4]);
         assert_eq!(few, (Change::Unknown, Some(super::super::TOO_FEW_TO_TELL.to_owned())));
     }

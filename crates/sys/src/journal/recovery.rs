@@ -140,7 +140,6 @@ pub(super) fn find(folder: &Path, patience: Duration) -> Result<Leftovers> {
             Err(error) => found.unreadable.push(error),
         }
     }
-    found.journals.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     Ok(found)
 }
 

@@ -152,7 +152,7 @@ fn said(
 ) -> String {
     let Some((held, certainty)) = cause else {
         return match limit::steal_sentence(way) {
-            Some(steal) => format!("{steal}, so that no other limit can be told"),
+            Some(steal) => format!("{steal}, so that no other limit can be derived"),
             None if limit::lost_somewhere(way) => "datagrams were lost, and no end counts where".to_owned(),
             None => "no resource that either end counts was exhausted".to_owned(),
         };

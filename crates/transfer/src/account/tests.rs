@@ -123,7 +123,7 @@ fn stolen_cpu_is_told_instead_of_a_limit() {
     sender.steal = Some(0.51);
     let limit = of(&TransferSettings::default(), &report).limit.unwrap();
     assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
-    let said = "the hypervisor took 51 % of a core, so that no other limit can be told";
+    let said = "the hypervisor took 51 % of a core, so that no other limit can be derived";
     assert_eq!(limit.evidence[0].statement, said);
 }
 
