@@ -27,6 +27,9 @@ pub struct PartSpec {
     /// The host it runs on: [`HERE`], or a fleet's.
     pub host: String,
     pub settings: Value,
+    /// How many streams, flows or sources its report lists one by one: a host's answer may be that much longer.
+    #[serde(default)]
+    pub report_items: u64,
 }
 
 /// What prepared parts publish to their peers, by part name: addresses, process ids, facts.

@@ -149,7 +149,13 @@ mod tests {
 
     fn spec(work: i64) -> PartSpec {
         let settings = json!({ "work": work });
-        PartSpec { kind: "test.counter".into(), name: "counter".into(), host: HERE.into(), settings }
+        PartSpec {
+            kind: "test.counter".into(),
+            name: "counter".into(),
+            host: HERE.into(),
+            settings,
+            report_items: 0,
+        }
     }
 
     #[test]

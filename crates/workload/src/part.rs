@@ -20,6 +20,11 @@ pub trait Part: Send + Sized + 'static {
     type Endpoint: Serialize + DeserializeOwned;
     type Report: Serialize + DeserializeOwned;
 
+    /// How many streams, flows or sources the report lists one by one.
+    fn report_items(_task: &Self::Task) -> u64 {
+        0
+    }
+
     /// Make the part; acquires nothing yet.
     fn new(task: Self::Task) -> Result<Self, PartError>;
 
@@ -60,7 +65,8 @@ fn build<P: Part>(spec: &PartSpec) -> Result<Box<dyn AnyPart>, PartError> {
 /// A part to build on a host. `name` is unique within the run.
 pub fn spec<P: Part>(name: String, host: &str, task: &P::Task) -> Result<PartSpec, PartError> {
     let settings = write(task, || format!("the task of {name}"))?;
-    Ok(PartSpec { kind: P::KIND.to_owned(), name, host: host.to_owned(), settings })
+    let report_items = P::report_items(task);
+    Ok(PartSpec { kind: P::KIND.to_owned(), name, host: host.to_owned(), settings, report_items })
 }
 
 /// The name of a role's part: `viewers`, or `viewers@HOST` where the role has several hosts.

@@ -83,6 +83,10 @@ impl Part for BuilderPart {
     type Endpoint = ();
     type Report = BuildersReport;
 
+    fn report_items(task: &BuilderTask) -> u64 {
+        task.settings.sources * u64::from(task.settings.builders)
+    }
+
     fn new(task: BuilderTask) -> Result<Self, PartError> {
         Ok(Self { task, threads: None, progress: Vec::new() })
     }

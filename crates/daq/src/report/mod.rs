@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use sources::{SourceSent, SourcesReport, Stall};
 
 /// Stalls that the report of one host's sources lists at most.
-pub const STALLS_MAX: usize = 100_000;
+pub const STALLS_MAX: usize = 20_000;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -169,6 +169,10 @@ impl Part for SourcesPart {
     type Endpoint = ();
     type Report = SourcesReport;
 
+    fn report_items(task: &SourcesTask) -> u64 {
+        u64::from(task.sources)
+    }
+
     fn new(task: SourcesTask) -> Result<Self, PartError> {
         Ok(Self {
             task,

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::quantity::Quantity;
 use super::rates::Sample;
 
-/// Six hours at 10 Hz, about 90 MB: the limit of memory.
-const SAMPLES_MOST: usize = 216_000;
+/// 13 minutes at 10 Hz; as JSON, this many samples of all quantities are half of what a coordinator reads of a
+/// host. A longer recording has fewer samples per second.
+const SAMPLES_MAX: usize = 8192;
 /// How far the other programs' CPU may fall below zero before it is taken for noise of the host's counter:
 /// three ticks of 10 ms in an interval of 100 ms.
 const DEBT_MOST_PERCENT: f64 = 30.0;
@@ -48,11 +49,18 @@ pub struct Watched {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recorder {
+    /// Each the mean of `merged` samples in a row, at the time of the last.
     samples: Vec<(f64, Sample)>,
+    /// 1 in short recordings, then powers of two; 0 stands for 1.
+    merged: u64,
+    /// Samples since the last whole group of `merged`.
+    pending: Vec<(f64, Sample)>,
+    taken: u64,
+    /// Samples without this quantity, by its index.
+    unread: BTreeMap<usize, u64>,
     other_debt: f64,
     missed: u64,
     late_ns_max: u64,
-    full: bool,
 }
 
 impl Recorder {
@@ -73,10 +81,19 @@ impl Recorder {
     }
 
     fn keep(&mut self, at_s: f64, sample: Sample) {
-        if self.samples.len() < SAMPLES_MOST {
-            self.samples.push((at_s, sample));
-        } else {
-            self.full = true;
+        self.taken += 1;
+        for quantity in Quantity::ALL.into_iter().filter(|quantity| sample.get(*quantity).is_none()) {
+            *self.unread.entry(quantity as usize).or_default() += 1;
+        }
+        self.pending.push((at_s, sample));
+        if (self.pending.len() as u64) < self.merged {
+            return;
+        }
+        self.samples.extend(mean(&self.pending));
+        self.pending.clear();
+        if self.samples.len() == SAMPLES_MAX {
+            self.samples = self.samples.chunks(2).filter_map(mean).collect();
+            self.merged = 2 * self.merged.max(1);
         }
     }
 
@@ -89,14 +106,12 @@ impl Recorder {
         balance.max(0.0)
     }
 
-    pub fn report(self, offered: &[Quantity], mut unavailable: Vec<String>, watched: Watched) -> Report {
-        if self.full {
-            unavailable.push(format!("Samples after the first {SAMPLES_MOST} were not kept."));
-        }
+    pub fn report(mut self, offered: &[Quantity], unavailable: Vec<String>, watched: Watched) -> Report {
+        self.samples.extend(mean(&self.pending));
         let missing = |quantity: &Quantity| (quantity.name().to_owned(), self.missing_percent(*quantity));
         Report {
             series: offered.iter().map(|quantity| self.series(*quantity)).collect(),
-            samples: self.samples.len() as u64,
+            samples: self.taken,
             late_ms_max: self.late_ns_max as f64 / 1e6,
             missed: self.missed,
             cost_cpu_percent: None,
@@ -117,13 +132,28 @@ impl Recorder {
 
     /// Without a sample everything is missing.
     fn missing_percent(&self, quantity: Quantity) -> f64 {
-        if self.samples.is_empty() {
+        if self.taken == 0 {
             return 100.0;
         }
-        let read = |sample: &Sample| sample.get(quantity.read_with()).is_some();
-        let unread = self.samples.iter().filter(|(_, sample)| !read(sample)).count();
-        100.0 * unread as f64 / self.samples.len() as f64
+        let unread = self.unread.get(&(quantity.read_with() as usize)).copied().unwrap_or(0);
+        100.0 * unread as f64 / self.taken as f64
     }
+}
+
+/// Of each quantity the mean of the samples in which it could be read, at the time of the last sample; `None`
+/// without a sample.
+fn mean(samples: &[(f64, Sample)]) -> Option<(f64, Sample)> {
+    let (at_s, last) = samples.last()?;
+    if samples.len() == 1 {
+        return Some((*at_s, *last));
+    }
+    let mut merged = Sample::UNKNOWN;
+    for quantity in Quantity::ALL {
+        let read: Vec<f64> = samples.iter().filter_map(|(_, sample)| sample.get(quantity)).collect();
+        let sum: f64 = read.iter().sum();
+        merged.set(quantity, (!read.is_empty()).then(|| sum / read.len() as f64));
+    }
+    Some((*at_s, merged))
 }
 
 #[cfg(test)]
@@ -179,6 +209,29 @@ mod tests {
         assert_eq!(report.series[1].values, [None; 5]);
         let text = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+    }
+
+    #[test]
+    fn long_recordings_keep_their_mean_with_fewer_samples() {
+        let mut recorder = Recorder::default();
+        let count = 3 * SAMPLES_MAX as u32 + 3;
+        for place in 1..=count {
+            let mut sample = other(f64::from(place));
+            sample.set(Quantity::Slab, (place % 4 == 0).then_some(8.0));
+            recorder.push(f64::from(place), sample);
+        }
+        let offered = [Quantity::OtherCpu, Quantity::Slab];
+        let report = recorder.report(&offered, Vec::new(), Watched::default());
+        let values: Vec<f64> = report.series[0].values.iter().map(|value| value.unwrap()).collect();
+        assert!((SAMPLES_MAX / 2..=SAMPLES_MAX).contains(&values.len()), "{}", values.len());
+        assert_eq!(report.series[0].at_s.first(), Some(&4.0));
+        assert_eq!(report.series[0].at_s.last(), Some(&f64::from(count)));
+        let whole = &values[..values.len() - 1];
+        let mean = whole.iter().sum::<f64>() / whole.len() as f64;
+        assert_eq!(mean, f64::from(count - 3 + 1) / 2.0);
+        assert_eq!(report.samples, u64::from(count));
+        assert_eq!(report.series[1].values[0], Some(8.0));
+        assert!((74.9..75.1).contains(&report.missing["slab_bytes"]), "{}", report.missing["slab_bytes"]);
     }
 
     #[test]

@@ -31,8 +31,13 @@ fn host() -> HostContext {
 
 fn sampler(settings: Value) -> Box<dyn AnyPart> {
     let kind = PARTS.iter().find(|kind| kind.name == "observe.sampler").unwrap();
-    let spec =
-        PartSpec { kind: kind.name.to_owned(), name: "sampler".to_owned(), host: HERE.into(), settings };
+    let spec = PartSpec {
+        kind: kind.name.to_owned(),
+        name: "sampler".to_owned(),
+        host: HERE.into(),
+        settings,
+        report_items: 0,
+    };
     (kind.build)(&spec).unwrap()
 }
 

@@ -67,6 +67,10 @@ impl Part for Viewers {
     type Endpoint = ViewersEndpoint;
     type Report = ViewerReport;
 
+    fn report_items(settings: &ViewerSettings) -> u64 {
+        settings.streams
+    }
+
     fn new(settings: ViewerSettings) -> Result<Self, PartError> {
         settings.check()?;
         Ok(Self { settings, limits: IndexLimits::default(), prepared: None, group: None })

@@ -97,6 +97,10 @@ impl Part for ClientPart {
     type Endpoint = ClientEndpoint;
     type Report = TransferReport;
 
+    fn report_items(task: &ClientTask) -> u64 {
+        task.transfer.flows
+    }
+
     fn new(task: ClientTask) -> Result<Self, PartError> {
         Ok(Self { task, stop_handle: None, ready: None, under_way: None })
     }

@@ -92,7 +92,7 @@ pub fn kinds() -> Vec<PartKind> {
 }
 
 pub fn spec(name: &str, host: &str, settings: Value) -> PartSpec {
-    PartSpec { kind: "test.worker".into(), name: name.into(), host: host.into(), settings }
+    PartSpec { kind: "test.worker".into(), name: name.into(), host: host.into(), settings, report_items: 0 }
 }
 
 pub fn context(dir: &Path) -> HostContext {

@@ -29,7 +29,7 @@ pub fn host() -> HostContext {
 
 pub fn part(settings: &Value) -> Box<dyn AnyPart> {
     let (kind, name) = (Viewers::KIND.to_owned(), "viewers".to_owned());
-    let spec = PartSpec { kind, name, host: HERE.into(), settings: settings.clone() };
+    let spec = PartSpec { kind, name, host: HERE.into(), settings: settings.clone(), report_items: 0 };
     (part::kind::<Viewers>().build)(&spec).expect("settings")
 }
 
