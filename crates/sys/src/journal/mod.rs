@@ -170,19 +170,39 @@ impl Drop for Shared {
     }
 }
 
-/// Makes `folder` with mode 0700, or checks that other users cannot write an existing one (as they can write
-/// `/tmp`).
+/// Makes `folder` with mode 0700, or checks an existing one.
 fn make_private_folder(folder: &Path) -> Result<()> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|error| Error::file("create journal folder", folder, error))?;
-    let meta = std::fs::symlink_metadata(folder).map_err(|e| Error::file("look at", folder, e))?;
-    let ours = meta.is_dir() && meta.uid() == Uid::effective().as_raw();
-    if ours && meta.mode() & 0o022 == 0 {
-        return Ok(());
-    }
+    check_private_folder(folder).map(drop)
+}
+
+/// Whether `folder` exists. Another user can make a folder of any name in `/tmp`, with journals in it that
+/// name whatever he likes.
+/// Errors: It is a link or no folder, belongs to another user, or others may write to it.
+fn check_private_folder(folder: &Path) -> Result<bool> {
+    let meta = match std::fs::symlink_metadata(folder) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(Error::file("look at the journal folder", folder, error)),
+    };
+    let what = if !meta.is_dir() {
+        "is no folder".to_owned()
+    } else if meta.uid() != Uid::effective().as_raw() {
+        let owner = nix::unistd::User::from_uid(meta.uid().into()).ok().flatten();
+        let name = owner.map_or_else(String::new, |user| format!(" ({})", user.name));
+        format!("belongs to user {}{name}", meta.uid())
+    } else if meta.mode() & 0o022 != 0 {
+        format!("can be written by others (mode {:o})", meta.mode() & 0o777)
+    } else {
+        return Ok(true);
+    };
+    let remedy = match Uid::effective().is_root() {
+        true => "look at what is in it, then remove it",
+        false => "remove it, or set XDG_RUNTIME_DIR to a folder that only you can write",
+    };
     Err(Error::Refused(format!(
-        "the journal folder {} is a link, belongs to another user or can be written by others; name another \
-         one",
+        "the journal folder {} {what}, so it is not trusted; {remedy}",
         folder.display()
     )))
 }

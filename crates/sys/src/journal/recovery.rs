@@ -109,12 +109,11 @@ impl Leftover {
 }
 
 pub(super) fn find(folder: &Path, patience: Duration) -> Result<Leftovers> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Leftovers::default()),
-        Err(error) => return Err(Error::file("read journal folder", folder, error)),
-    };
-    super::make_private_folder(folder)?;
+    if !super::check_private_folder(folder)? {
+        return Ok(Leftovers::default());
+    }
+    let entries =
+        std::fs::read_dir(folder).map_err(|error| Error::file("read journal folder", folder, error))?;
     let mut paths: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))

@@ -231,6 +231,28 @@ fn newer_journals_and_unsafe_folders_are_refused() {
 }
 
 #[test]
+fn folder_of_another_user_is_named_with_its_owner_and_not_replayed() {
+    if !nix::unistd::Uid::effective().is_root() {
+        return features::skip("needs root to give a folder away");
+    }
+    let folder = private_folder();
+    let precious = folder.path().join("precious");
+    std::fs::write(&precious, "").unwrap();
+    let planted = folder.path().join("journals");
+    std::fs::create_dir(&planted).unwrap();
+    leave(&planted, "1-1-0.jsonl", &[line(1, &file(precious.clone()))]);
+    std::os::unix::fs::chown(&planted, Some(65534), None).unwrap();
+    for error in
+        [Journal::open(&planted).unwrap_err(), Journal::leftovers(&planted, Duration::ZERO).unwrap_err()]
+    {
+        let said = error.to_string();
+        assert!(said.contains("belongs to user 65534") && said.contains("remove it"), "{said}");
+        assert!(said.contains(&*planted.to_string_lossy()), "{said}");
+    }
+    assert!(precious.exists());
+}
+
+#[test]
 fn unreadable_journals_are_reported_and_others_replayed() {
     let folder = private_folder();
     let made = folder.path().join("made");
