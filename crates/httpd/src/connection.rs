@@ -15,6 +15,8 @@ use super::upload::Upload;
 
 /// Bytes read and dropped at most after an error response, so that the peer can read it before the reset.
 const LINGER_BYTES_MAX: u64 = 16 << 20;
+/// A browser sends it for a page of another site whose name now leads to this host (DNS rebinding).
+const OTHER_HOST: &str = "on loopback, Host is an address, localhost or a name without a dot";
 
 /// What a connection needs after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +222,10 @@ impl Connection {
         self.request_log = RequestLog { logged, keep_alive: request.keep_alive, ..RequestLog::default() };
         self.progress_ns = context.now_ns;
         self.restart_timeout = true;
+        if request.host_is_domain && context.handler.is_loopback {
+            let response = Response::refusal(421, OTHER_HOST).closing();
+            return self.respond(context, response, request.method == Method::Head);
+        }
         if request.method != Method::Put {
             let mut response = context.handler.respond(&request);
             // Unexpected content is not read: what follows it could be anything.
@@ -239,12 +245,13 @@ impl Connection {
     }
 
     fn refuse(&mut self, context: &mut WorkerContext, refusal: Refusal) -> Next {
+        let head_only = refusal.logged.line.starts_with(b"HEAD ");
         self.request_log = RequestLog { logged: refusal.logged, ..RequestLog::default() };
         let mut response = Response::refusal(refusal.status, refusal.reason).closing();
         if refusal.status == 405 {
             response = response.with("Allow", context.handler.allowed());
         }
-        self.respond(context, response, false)
+        self.respond(context, response, head_only)
     }
 
     fn step_upload(&mut self, context: &mut WorkerContext) -> Next {

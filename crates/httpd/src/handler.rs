@@ -25,6 +25,8 @@ pub struct Handler {
     /// The root; nothing outside it can be opened through it.
     pub root: Directory,
     pub upload: bool,
+    /// Whether only this host can connect.
+    pub is_loopback: bool,
     /// For the load page.
     pub shared: Arc<Shared>,
 }

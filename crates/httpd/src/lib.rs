@@ -87,7 +87,8 @@ impl Server {
         limits.connections_max = affordable(limits.connections_max);
         let wakers = (0..config.threads).map(|_| Waker::new()).collect::<Result<Vec<_>, NetError>>()?;
         let shared = Arc::new(Shared::new(wakers, limits.connections_per_peer_max));
-        let handler = Arc::new(Handler { root, upload: config.upload, shared: shared.clone() });
+        let is_loopback = local.ip().is_loopback();
+        let handler = Arc::new(Handler { root, upload: config.upload, is_loopback, shared: shared.clone() });
         let (log, log_thread) = log::start(shared.clone(), writer).map_err(ServerError::Thread)?;
         let workers = ThreadGroup::new(0)?;
         let mut server = Self { local, shared: shared.clone(), workers, log_thread: Some(log_thread) };

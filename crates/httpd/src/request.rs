@@ -57,6 +57,8 @@ pub struct Request {
     pub expects_continue: bool,
     /// Whether `Accept` names JSON.
     pub wants_json: bool,
+    /// Whether `Host` is a name with a dot, which others can point at this host; not one below `localhost`.
+    pub host_is_domain: bool,
     pub conditions: Conditions,
     pub logged: LoggedFields,
 }
@@ -178,6 +180,7 @@ fn interpret(head: &httparse::Request<'_, '_>, buffer: &[u8]) -> Result<Request,
         framing,
         expects_continue: http_1_1 && fields.expects_continue,
         wants_json: fields.wants_json,
+        host_is_domain: fields.host_is_domain,
         conditions: fields.conditions,
         logged: LoggedFields { line: request_line(buffer), referer: fields.referer, agent: fields.agent },
     })
@@ -187,6 +190,7 @@ fn interpret(head: &httparse::Request<'_, '_>, buffer: &[u8]) -> Result<Request,
 #[derive(Default)]
 struct Fields {
     hosts: usize,
+    host_is_domain: bool,
     length: Option<u64>,
     chunked: bool,
     close: bool,
@@ -205,7 +209,10 @@ impl Fields {
             let value = header.value.trim_ascii();
             let own = || Some(value.to_vec());
             match header.name.to_ascii_lowercase().as_str() {
-                "host" => fields.hosts += 1,
+                "host" => {
+                    fields.hosts += 1;
+                    fields.host_is_domain |= is_domain(value);
+                }
                 "content-length" => fields.content_length(value)?,
                 "transfer-encoding" => fields.transfer_encoding(value)?,
                 "connection" => {
@@ -262,6 +269,17 @@ impl Fields {
             (false, None) => Ok(Framing::None),
         }
     }
+}
+
+/// Whether `host` (with or without a port) is a name with a dot, no address and not below `localhost`.
+fn is_domain(host: &[u8]) -> bool {
+    // Of an IPv6 address, this is `[` and digits.
+    let name = host.split(|&b| b == b':').next().unwrap_or_default();
+    let mut labels = name.strip_suffix(b".").unwrap_or(name).rsplit(|&b| b == b'.');
+    let last = labels.next().unwrap_or_default();
+    // Whatever ends in digits is an IPv4 address (URL Standard, 3.5).
+    let is_own = last.eq_ignore_ascii_case(b"localhost") || last.iter().all(u8::is_ascii_digit);
+    !is_own && labels.next().is_some()
 }
 
 /// Whether a comma-separated list names `item`, whatever its parameters.

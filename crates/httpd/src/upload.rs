@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use sys::file::{PendingFile, Published, split_name};
@@ -49,6 +50,9 @@ impl Upload {
         let Some((parent, name)) = named else {
             return Err(Response::refusal(403, "not a place for a file"));
         };
+        if name.as_bytes().starts_with(PendingFile::PREFIX.as_bytes()) {
+            return Err(Response::refusal(403, "names of this kind are kept for unfinished uploads"));
+        }
         let body = match request.framing {
             Framing::None => return Err(Response::refusal(411, "an upload needs Content-Length or chunks")),
             Framing::Length(len) if len > bytes_max => return Err(too_large()),
@@ -60,6 +64,7 @@ impl Upload {
                 return Err(Response::refusal(409, "a directory has this name"));
             }
             Ok(metadata) => Some(Validator::of(&metadata)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidFilename => return Err(refuse_open(&error)),
             Err(_) => None,
         };
         if judge_put(&request.conditions, current.as_ref()) == Verdict::Failed {
@@ -161,7 +166,6 @@ impl Upload {
             Err(e) => refuse_write(&e),
             Ok((Published::Replaced, tag)) => Response::empty(204).with("ETag", tag),
             Ok((Published::Created, tag)) => {
-                use std::os::unix::ffi::OsStrExt;
                 let location = format!("/{}", percent_encode(self.path.as_os_str().as_bytes()));
                 let text = "201 Created\n".to_owned();
                 Response::text(201, "text/plain; charset=utf-8", text)

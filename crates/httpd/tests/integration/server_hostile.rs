@@ -115,6 +115,57 @@ fn malformed_requests_are_refused_and_closed() {
     }
 }
 
+/// RFC 9110, 9.3.2: whatever the status, a response to HEAD has no content.
+#[test]
+fn refused_head_requests_get_no_content() {
+    let dir = root_with(b"x");
+    let server = start(dir.path(), |_| ());
+    let (name, line) = ("n".repeat(256), "a".repeat(20_000));
+    for (target, fields, expected) in [
+        ("/../x", "Host: x\r\n", 400),
+        ("/%zz", "Host: x\r\n", 400),
+        ("/f", "", 400),
+        ("/f", "Host: x\r\nbad header\r\n", 400),
+        ("/none", "Host: x\r\n", 404),
+        (&format!("/{name}"), "Host: x\r\n", 414),
+        (&format!("/{line}"), "Host: x\r\n", 414),
+        ("/f", "Host: a.example\r\n", 421),
+    ] {
+        let shown = &target[..target.len().min(20)];
+        let answer = exchange(server.local_addr(), format!("HEAD {target} HTTP/1.1\r\n{fields}\r\n"));
+        assert_eq!(status(&answer), expected, "{shown}: {answer}");
+        assert!(answer.ends_with("\r\n\r\n"), "{shown}: {answer}");
+    }
+}
+
+/// A page of another site whose name was pointed at this host after it was loaded (DNS rebinding).
+#[test]
+fn names_of_other_sites_are_refused_on_loopback() {
+    let dir = root_with(b"x");
+    let ask = |addr, host: &str| {
+        let get = exchange(addr, format!("GET /f HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let put = format!("PUT /g HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1\r\n\r\nx");
+        (status(&get), status(&exchange(addr, put)))
+    };
+    let server = start(dir.path(), |c| c.upload = true);
+    for host in ["evil.example", "evil.example:8080", "EVIL.example.:80", "127.0.0.1.evil.example"] {
+        assert_eq!(ask(server.local_addr(), host), (421, 421), "{host}");
+    }
+    assert!(!dir.path().join("g").exists());
+    for host in
+        ["127.0.0.1", "127.0.0.1:80", "[::1]:80", "localhost", "LocalHost.:80", "a.localhost", "nas", ""]
+    {
+        assert!(matches!(ask(server.local_addr(), host), (200, 201 | 204)), "{host}");
+    }
+    // Who listens for other hosts has other names, too.
+    let server = start(dir.path(), |c| {
+        c.upload = true;
+        c.listen.set_ip(std::net::Ipv4Addr::UNSPECIFIED.into());
+    });
+    let addr = (std::net::Ipv4Addr::LOCALHOST, server.local_addr().port()).into();
+    assert_eq!(ask(addr, "nas.example"), (200, 204));
+}
+
 #[test]
 fn smuggled_requests_are_not_answered() {
     let dir = root_with(b"x");

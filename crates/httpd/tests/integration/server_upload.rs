@@ -107,6 +107,10 @@ fn uploads_outside_permitted_places_are_refused() {
         ("/.kagiri/load", 403),
         ("/../f", 400),
         ("/%2e%2e/f", 400),
+        ("/.kagiri-pending-1-1", 403),
+        ("/dir/.kagiri-pending-x", 403),
+        (&format!("/{}", "n".repeat(256)), 414),
+        (&format!("/{}/f", "n".repeat(256)), 414),
     ] {
         assert_eq!(Client::new(addr).put(path, b"x", "").status, expected, "{path}");
     }
