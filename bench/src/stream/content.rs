@@ -29,7 +29,7 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
         let make = || {
             timed(
                 Command::new(&fixture.kagiri)
-                    .args(["content", "make", "--quiet", "--duration"])
+                    .args(["content", "make", "--quiet", "--replace", "--duration"])
                     .arg(&duration)
                     .arg(&made),
                 &made,

@@ -70,7 +70,7 @@ fn while_making_content() {
     let world = World::new();
     // More than can be made before the signal comes; the beginning of the file is the sign that it is being
     // made.
-    let live = world.start(&["content", "make", "film.ts", "--duration", "5h"]);
+    let live = world.start(&["content", "make", "film.ts", "--duration", "1h"]);
     let grows = || std::fs::metadata(world.path("film.ts.part")).is_ok_and(|facts| facts.len() > 0);
     wait_until("film.ts.part grows", PATIENCE, grows);
     let ended = interrupt(&world, live);
@@ -84,7 +84,7 @@ fn while_making_content() {
 fn killed_while_making_content() {
     let _beside = beside_others();
     let world = World::new();
-    let mut live = world.start(&["content", "make", "film.ts", "--duration", "5h"]);
+    let mut live = world.start(&["content", "make", "film.ts", "--duration", "1h"]);
     let part = world.path("film.ts.part");
     wait_until("film.ts.part grows", PATIENCE, || {
         std::fs::metadata(&part).is_ok_and(|facts| facts.len() > 0)

@@ -234,7 +234,8 @@ fn making_content_says_what_it_makes_and_how_fast_it_was() {
         "{indexed:?}"
     );
     assert!(is_summary(&indexed.stdout), "{}", indexed.stdout);
-    for words in [&words[..], &["content", "index", "film.ts"]] {
+    let again = [&words[..], &["--replace"]].concat();
+    for words in [&again[..], &["content", "index", "film.ts"]] {
         let quiet = world.run(&[words, &["--quiet"]].concat()).code(0);
         assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""), "{words:?}");
     }

@@ -23,13 +23,21 @@ fn a_full_disk_while_making_content() {
     let world = World::new();
     let _small = SmallDisk::mount(&world.path("small"), 8 << 20);
     let words = ["content", "make", "small/film.ts", "--duration", "60s"];
-    world.measure(&words, PATIENCE).fails(1, &["small/film.ts", "no space left", "free some space"]);
+    // The space is checked first: a full disk would fail the writers of other files meanwhile.
+    let no_space = ["small/film.ts", "no space left", "after 0 of ", "free some space"];
+    world.measure(&words, PATIENCE).fails(1, &no_space);
     assert_eq!(names(&world.path("small")), [""; 0], "nothing was left");
-    // What was there stays when it cannot be replaced.
-    world.run(&["content", "make", "small/film.ts", "--duration", "5s", "--bitrate", "2Mbit/s"]).code(0);
+    // What was there stays when it cannot be replaced, and when nobody asked to replace it.
+    let short = ["content", "make", "small/film.ts", "--duration", "5s", "--bitrate", "2Mbit/s"];
+    world.run(&short).code(0);
     let before = fs::read(world.path("small/film.ts")).unwrap();
-    world.measure(&words, PATIENCE).fails(1, &["no space left"]);
+    world.measure(&[&words[..], &["--replace"]].concat(), PATIENCE).fails(1, &["no space left"]);
+    let other = [&short[..], &["--seed", "2"]].concat();
+    world.run(&other).fails(2, &["small/film.ts exists", "--replace"]);
     assert!(fs::read(world.path("small/film.ts")).unwrap() == before, "the old film is whole");
+    world.run(&[&other[..], &["--replace"]].concat()).code(0);
+    assert!(fs::read(world.path("small/film.ts")).unwrap() != before, "the film is another one");
+    world.run(&["content", "make", "/dev/null", "--replace"]).fails(2, &["/dev/null is no regular file"]);
 }
 
 #[test]

@@ -57,6 +57,9 @@ pub struct Make {
     /// Constant bit rate: all groups of pictures have the same size
     #[arg(long)]
     cbr: bool,
+    /// Replace OUT.ts if it exists
+    #[arg(long)]
+    replace: bool,
     /// Seed of the picture sizes, which vary at random without --cbr
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -144,13 +147,37 @@ impl Make {
         );
         // Before the announcement.
         spec.validate().map_err(|error| failure(&self.out, error))?;
-        if self.out.is_dir() {
-            let out = self.out.display();
-            return Err(Failure::usage(format!("{out} is a directory; name a file, such as {out}/film.ts")));
-        }
+        self.check_place(spec.total_bytes())?;
         let mut work = FileProgress::begin(&what, self.quiet);
         let made = mpegts::make_file(&spec, &self.out, &mut |progress| watch(&mut work, &stop, progress));
         finish(&self.out, made, work, self.quiet)
+    }
+
+    /// Whether nothing is lost when the file gets its name, and there is space for it.
+    fn check_place(&self, total_bytes: u64) -> Result<(), Failure> {
+        let out = self.out.display();
+        let refuse = |why: String| Err(Failure::usage(format!("{out} {why}")));
+        match std::fs::symlink_metadata(&self.out) {
+            _ if self.out.is_dir() => {
+                return refuse(format!("is a directory; name a file, such as {out}/film.ts"));
+            }
+            Ok(found) if !found.is_file() && !found.is_symlink() => {
+                return refuse("is no regular file; choose another name".to_owned());
+            }
+            Ok(_) if !self.replace => {
+                return refuse("exists; choose another name, or add --replace to make it anew".to_owned());
+            }
+            _ => {}
+        }
+        let folder = self.out.parent().filter(|folder| !folder.as_os_str().is_empty());
+        // A folder that cannot be used is named when the file is created. Some file systems know no size.
+        match sys::disk::space(folder.unwrap_or(Path::new("."))) {
+            Ok(space) if space.total_bytes > 0 && space.available_bytes < total_bytes => {
+                let full = ContentError::DiskFull { path: self.out.clone(), written_bytes: 0, total_bytes };
+                Err(failure(&self.out, full))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
