@@ -35,6 +35,9 @@ quick:
 check:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	@# Fuzzing needs nightly and takes long; that the targets still compile needs neither, nor libFuzzer itself.
+	cp Cargo.lock fuzz/Cargo.lock
+	CUSTOM_LIBFUZZER_PATH=/none/libfuzzer.a cargo check --manifest-path fuzz/Cargo.toml --target-dir target
 
 bench: build
 	set -e; for suite in stream fleet lab transfer timeline; do \
