@@ -7,6 +7,7 @@ pub mod clock;
 pub mod doubt;
 pub mod format;
 pub mod histogram;
+pub mod json_memory;
 pub mod limit_rules;
 pub mod metric;
 pub mod names;

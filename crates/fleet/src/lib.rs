@@ -9,7 +9,6 @@ pub mod coordinator;
 pub mod endpoint;
 mod error;
 pub mod identity;
-mod json_memory;
 pub mod local;
 pub mod policy;
 pub mod protocol;

@@ -10,22 +10,23 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use base::json_memory;
 use base::part::{Endpoints, HERE, Live, PartError, PartSpec, Progress};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use zenoh::bytes::ZBytes;
 
 use crate::clock::{self, BatchResult, DatagramAddress, Key};
-use crate::json_memory::memory_bytes;
 
 /// Version of these messages. Agents of another version are reported and left out.
 pub const PROTOCOL: u32 = 1;
 /// Longer messages are rejected unread.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Memory for reading one message: its text, a copy, and the values.
-const MESSAGE_MEMORY_MAX: usize = 60 << 20;
+pub(crate) const MESSAGE_MEMORY_MAX: u64 = 60 << 20;
 /// Notifications are small, and the last one of each agent is kept.
-const NOTIFICATION_MEMORY_MAX: usize = 1 << 20;
+const NOTIFICATION_MEMORY_MAX: u64 = 1 << 20;
 /// Longer lines are cut.
 const LINE_CHARACTERS_MAX: usize = 500;
 /// Limit of a DNS label (RFC 1035, 2.3.4).
@@ -205,27 +206,34 @@ pub fn encode(message: &impl Serialize) -> Vec<u8> {
 }
 
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    memory_bytes(bytes, MESSAGE_MEMORY_MAX)?;
+    read(bytes)
+}
+
+/// Decodes a message without an answer, of which a peer can send any number.
+pub fn decode_short<T: DeserializeOwned>(payload: &ZBytes) -> Result<T, String> {
+    // Its pieces are not put together before that is known.
+    if payload.len() as u64 > NOTIFICATION_MEMORY_MAX {
+        return Err("it is too long".to_owned());
+    }
+    let bytes = payload.to_bytes();
+    memory_bytes(&bytes, NOTIFICATION_MEMORY_MAX)?;
+    read(&bytes)
+}
+
+/// Memory for reading a message.
+/// Errors: More than `bytes_max`, or no JSON.
+pub(crate) fn memory_bytes(bytes: &[u8], bytes_max: u64) -> Result<u64, String> {
     if bytes.len() > MESSAGE_BYTES_MAX {
         return Err(format!("a message of {} bytes exceeds the limit of {MESSAGE_BYTES_MAX}", bytes.len()));
     }
-    let memory = memory_bytes(bytes);
-    if memory > MESSAGE_MEMORY_MAX {
-        return Err(format!(
-            "reading it takes {} MiB of memory, more than {}",
-            memory >> 20,
-            MESSAGE_MEMORY_MAX >> 20
-        ));
-    }
-    // The error quotes the input.
-    serde_json::from_slice(bytes).map_err(|error| sanitize(&error.to_string()))
+    json_memory::estimate(bytes, &[], bytes_max).map_err(|error| sanitize(&error.to_string()))
 }
 
-/// Decodes a notification, of which an agent can send any number.
-pub fn decode_notification(bytes: &[u8]) -> Result<Notification, String> {
-    match memory_bytes(bytes) > NOTIFICATION_MEMORY_MAX {
-        true => Err("a notification is too long".to_owned()),
-        false => decode(bytes),
-    }
+/// Reads a message for which there is [`memory_bytes`].
+pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    // The error quotes the input.
+    serde_json::from_slice(bytes).map_err(|error| sanitize(&error.to_string()))
 }
 
 /// Makes text of another host safe to print: replaces control characters and bidirectional overrides

@@ -19,6 +19,7 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// Sessions of the coordinator's own router. Use external routers beyond a few thousand.
 const SESSIONS_MAX: u32 = 20_000;
 const JOINING_MAX: u32 = 2_000;
+const MAX_SESSIONS: &str = "transport/unicast/max_sessions";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
@@ -106,6 +107,9 @@ pub fn open(
             if let Some(users) = users {
                 settings.extend(usrpwd("dictionary_file", &users.display().to_string()));
             }
+            // In a fleet with passwords, only zenoh learns whose link it is.
+            let links = tunnel::LINKS_PER_MEMBER_MAX * credentials.hosts().len().max(1);
+            settings.push((MAX_SESSIONS.to_owned(), links.min(SESSIONS_MAX as usize).to_string()));
             let plain = listen.iter().filter(|endpoint| secured(endpoint).is_none()).cloned();
             let listen = plain.chain([listener.bus_endpoint()]).collect();
             let session = open(&Role::Router { listen }, &settings)?;
@@ -188,7 +192,7 @@ fn common(within: Duration) -> Vec<ZenohSetting> {
         ("scouting/delay", "0".to_owned()),
         ("transport/link/tx/lease", LEASE.as_millis().to_string()),
         ("transport/link/rx/max_message_size", crate::protocol::MESSAGE_BYTES_MAX.to_string()),
-        ("transport/unicast/max_sessions", SESSIONS_MAX.to_string()),
+        (MAX_SESSIONS, SESSIONS_MAX.to_string()),
         ("transport/unicast/accept_pending", JOINING_MAX.to_string()),
         ("transport/unicast/open_timeout", within_ms.to_string()),
         ("transport/unicast/accept_timeout", within_ms.to_string()),

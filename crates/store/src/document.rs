@@ -4,15 +4,21 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use base::json_memory::estimate;
 use base::outcome::{Run, SCHEMA};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::error::Category;
 
-use crate::{StoreError, weight};
+use crate::StoreError;
 
 /// A document larger than this is refused unread: the series of a day fit into it many times.
 pub const IMPORT_BYTES_MAX: u64 = 1 << 30;
+/// Memory for reading a small document; a larger one may take [`MEMORY_PER_BYTE`] of each byte of its text.
+const MEMORY_BYTES_MIN: u64 = 64 << 20;
+const MEMORY_PER_BYTE: u64 = 5;
+/// Lists of plain numbers are below these names.
+const SAMPLE_NAMES: [&str; 2] = ["series", "figures"];
 
 /// The document of a run: one line of JSON, `schema` first, with a newline at its end.
 pub fn export(run: &Run) -> Result<Vec<u8>, StoreError> {
@@ -47,8 +53,15 @@ pub fn read_export(document: &[u8]) -> Result<Run, StoreError> {
     if bytes > IMPORT_BYTES_MAX {
         return Err(StoreError::TooLarge { bytes, bytes_max: IMPORT_BYTES_MAX });
     }
-    // Without it, a few bytes of text could take hundreds of bytes of memory each.
-    weight::check(document).map_err(|error| explain(document, &error))?;
+    let memory_bytes_max = MEMORY_BYTES_MIN + MEMORY_PER_BYTE * bytes;
+    estimate(document, &SAMPLE_NAMES, memory_bytes_max).map_err(|error| match error.is_data() {
+        true => StoreError::NotAnExport {
+            problem: "it would take far more memory than its size".to_owned(),
+            line: error.line(),
+            column: error.column(),
+        },
+        false => explain(document, &error),
+    })?;
     match serde_json::from_slice::<Run>(document) {
         Ok(run) if run.schema == SCHEMA => Ok(run),
         Ok(run) if run.schema > SCHEMA => Err(newer(run.schema.into())),

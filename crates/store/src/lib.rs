@@ -18,7 +18,6 @@ mod read;
 mod resolve;
 mod schema;
 mod series;
-mod weight;
 mod word;
 mod write;
 

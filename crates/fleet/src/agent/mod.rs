@@ -147,7 +147,7 @@ fn serve(
     let renewals = session
         .declare_subscriber(protocol::coordinator_key("*"))
         .callback(move |sample| {
-            if let Ok(protocol::Renewal { run }) = protocol::decode(&sample.payload().to_bytes()) {
+            if let Ok(protocol::Renewal { run }) = protocol::decode_short(sample.payload()) {
                 renewing.renew(protocol::last_segment(sample.key_expr().as_str()), &run);
             }
         })

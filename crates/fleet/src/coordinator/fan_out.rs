@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -14,7 +14,6 @@ use zenoh::{Session, Wait};
 
 use super::membership::Membership;
 use crate::BusError;
-use crate::json_memory::memory_bytes;
 use crate::protocol::{self, Request, Response};
 
 /// Why an agent that left, or was replaced by another instance, does not respond.
@@ -33,31 +32,28 @@ struct PendingQuery {
 
 /// Limits of the memory that answers take: one, and all to a question to many hosts together.
 struct AnswerMemory {
-    each_bytes_max: usize,
-    left_bytes: AtomicUsize,
+    each_bytes_max: u64,
+    left_bytes: AtomicU64,
 }
 
 impl AnswerMemory {
     /// For reports, which grow with the duration of a trial.
     fn of_reports(hosts: usize) -> Arc<Self> {
-        let left_bytes = AtomicUsize::new((256 << 20) + hosts * (4 << 20));
-        Arc::new(Self { each_bytes_max: usize::MAX, left_bytes })
+        let left_bytes = AtomicU64::new((256 << 20) + hosts as u64 * (4 << 20));
+        Arc::new(Self { each_bytes_max: protocol::MESSAGE_MEMORY_MAX, left_bytes })
     }
 
     /// For short answers of any number of hosts.
     fn of_descriptions() -> Arc<Self> {
-        Arc::new(Self { each_bytes_max: 1 << 20, left_bytes: AtomicUsize::new(512 << 20) })
+        Arc::new(Self { each_bytes_max: 1 << 20, left_bytes: AtomicU64::new(512 << 20) })
     }
 
     /// Reads an answer, if there is memory left for it.
     fn decode(&self, bytes: &[u8]) -> Result<Response, String> {
-        let needed = memory_bytes(bytes);
-        if needed > self.each_bytes_max {
-            return Err(format!("it is too long ({} bytes)", bytes.len()));
-        }
-        let take = |left: usize| left.checked_sub(needed);
+        let needed = protocol::memory_bytes(bytes, self.each_bytes_max)?;
+        let take = |left: u64| left.checked_sub(needed);
         match self.left_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
-            Ok(_) => protocol::decode::<Response>(bytes).map(Response::sanitized),
+            Ok(_) => protocol::read::<Response>(bytes).map(Response::sanitized),
             Err(_) => Err("the answers of all hosts together take too much memory".to_owned()),
         }
     }

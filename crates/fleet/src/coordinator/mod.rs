@@ -89,7 +89,7 @@ impl Coordinator {
             session
                 .declare_subscriber(protocol::notification_key("*"))
                 .callback(move |sample| {
-                    if let Ok(notification) = protocol::decode_notification(&sample.payload().to_bytes()) {
+                    if let Ok(notification) = protocol::decode_short(sample.payload()) {
                         notified.record_notification(
                             protocol::last_segment(sample.key_expr().as_str()),
                             notification,

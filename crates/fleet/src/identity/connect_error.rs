@@ -94,7 +94,7 @@ impl Visit for Line {
 }
 
 /// Text of rustls or zenoh, the side that logs it, and its meaning.
-const EXPLANATIONS: [(&str, Side, &str); 34] = [
+const EXPLANATIONS: [(&str, Side, &str); 36] = [
     (
         "certificate not valid for name",
         Side::Joins,
@@ -126,6 +126,11 @@ const EXPLANATIONS: [(&str, Side, &str); 34] = [
         "peer certificate: certificate not valid yet",
         Side::Joins,
         "the coordinator's certificate is not valid yet: this host's clock is behind by more than a day",
+    ),
+    (
+        "peer certificate: Revoked",
+        Side::Joins,
+        "the coordinator's certificate was revoked: do not join it, or copy its new bundle to it",
     ),
     (
         "fatal alert: UnknownCA",
@@ -208,6 +213,12 @@ const EXPLANATIONS: [(&str, Side, &str); 34] = [
         "a host tried to join with a certificate that is not valid yet: this host's clock is behind",
     ),
     ("peer sent no certificates", Side::Listens, "a host tried to join without a certificate"),
+    (
+        "fatal alert: CertificateRevoked",
+        Side::Listens,
+        "a host refused this coordinator's certificate: it was revoked; make a new one with 'kagiri fleet \
+         init DIR --coordinator NAME --replace'",
+    ),
     (
         "fatal alert:",
         Side::Listens,

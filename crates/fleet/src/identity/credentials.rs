@@ -49,7 +49,7 @@ pub struct Credentials {
     pub users: Option<PathBuf>,
     /// All members, for the listening side.
     pub members: Vec<Member>,
-    /// Revoked certificates, for the listening side.
+    /// Revoked certificates, if the bundle lists any.
     pub revoked: Option<PathBuf>,
     pub holder: Member,
     /// Earliest end of the certificates.
@@ -248,7 +248,7 @@ impl Certificate {
         Ok(own.issuer() == ca.subject() && own.verify_signature(Some(ca.public_key())).is_ok())
     }
 
-    fn holder(&self) -> Result<Member, IdentityError> {
+    pub fn holder(&self) -> Result<Member, IdentityError> {
         let parsed = self.parsed()?;
         let name = parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
         let name = name.ok_or_else(|| IdentityError::invalid(&self.path, "it says no common name"))?;

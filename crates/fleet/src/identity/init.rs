@@ -30,7 +30,7 @@ pub struct InitOptions {
     pub coordinator: Option<ServerName>,
     pub routers: Vec<ServerName>,
     pub hosts: Vec<String>,
-    /// Hosts to remove, whose certificates are revoked.
+    /// Members to remove, whose certificates are revoked: a host's name, or `coordinator@NAME`.
     pub revoke: Vec<String>,
     /// `None`: as the fleet does; certificates for a new fleet.
     pub auth: Option<Auth>,
@@ -80,15 +80,15 @@ pub fn init(init: &InitOptions) -> Result<Initialized, IdentityError> {
     };
     let mut members = dir.members(auth)?;
     let revocations = Revocations { ca: &dir.authority() };
-    let mut revoked = Vec::new();
-    for member in revoke {
+    let mut remove = |member: Member| {
         let serials = revocations.serials(&member, &dir.bundle(&member))?;
         if !members.remove(&member) && serials.is_empty() {
             return Err(IdentityError::Usage(format!("--revoke {member}: this fleet has no such member")));
         }
         revocations.revoke(&authority, &member, &serials, now)?;
-        revoked.push((member, serials.len()));
-    }
+        Ok((member, serials.len()))
+    };
+    let revoked = revoke.into_iter().map(&mut remove).collect::<Result<Vec<_>, _>>()?;
     for (member, _) in &requested_members {
         members.admit(member)?;
     }
@@ -106,6 +106,9 @@ pub fn init(init: &InitOptions) -> Result<Initialized, IdentityError> {
         }
         file::make_dir(&next)?;
         file::write_new(&next.join("ca.pem"), &authority.pem)?;
+        if let Some(list) = dir.revoked()? {
+            file::write_new(&next.join(REVOKED_FILE), &list)?;
+        }
         if let Some(issued) = issued {
             // Before anybody can have it: a certificate that is not listed could not be revoked.
             revocations.note_issued(member, &issued.serial)?;
@@ -116,11 +119,7 @@ pub fn init(init: &InitOptions) -> Result<Initialized, IdentityError> {
             file::write_new(&next.join("login"), &format!("{member}:{password}\n"))?;
         }
         if member.kind == MemberKind::Agent {
-            // Keep the policy that the host's owner wrote.
-            let policy = path.join("policy.toml");
-            let own = policy.exists().then(|| file::read(&policy)).transpose()?;
-            file::write_new(&next.join("policy.toml"), own.as_deref().unwrap_or(POLICY))?;
-            kept.extend(own.filter(|own| own != POLICY).map(|_| policy));
+            kept.extend(keep_policy(&path, &next)?);
             file::write_new(&next.join("join.txt"), &dir.advice(member, &members))?;
         }
         if path.exists() {
@@ -129,10 +128,18 @@ pub fn init(init: &InitOptions) -> Result<Initialized, IdentityError> {
         std::fs::rename(&next, &path).map_err(file::failed("make", &path))?;
         bundles.push(path);
     }
-    let mut updated = dir.publish(&members)?;
+    let mut updated = dir.publish(&members, &revoked)?;
     updated.retain(|path| !bundles.iter().any(|bundle| path.starts_with(bundle)));
     file::sync(&init.dir)?;
     Ok(Initialized { authority: new, auth, bundles, kept, updated, revoked })
+}
+
+/// Gives the new bundle the policy that the host's owner wrote, or else the initial one. Returns the former.
+fn keep_policy(bundle: &Path, next: &Path) -> Result<Option<PathBuf>, IdentityError> {
+    let policy = bundle.join("policy.toml");
+    let own = policy.exists().then(|| file::read(&policy)).transpose()?;
+    file::write_new(&next.join("policy.toml"), own.as_deref().unwrap_or(POLICY))?;
+    Ok(own.filter(|own| own != POLICY).map(|_| policy))
 }
 
 fn requested_members(init: &InitOptions) -> Result<Vec<(Member, Vec<String>)>, IdentityError> {
@@ -167,14 +174,12 @@ fn members_to_revoke(
 ) -> Result<Vec<Member>, IdentityError> {
     let check = |name: &String| {
         let member: Member = name.parse()?;
-        let problem = if member.kind != MemberKind::Agent {
-            "agents would not learn of it; make a new fleet in another folder, and copy all bundles"
-        } else if requested.iter().any(|(other, _)| *other == member) {
-            "the same command makes a bundle for it; use two commands"
-        } else {
-            return Ok(member);
-        };
-        Err(IdentityError::Usage(format!("--revoke {name}: {problem}")))
+        match requested.iter().any(|(other, _)| *other == member) {
+            true => Err(IdentityError::Usage(format!(
+                "--revoke {name}: the same command makes a bundle for it; use two commands"
+            ))),
+            false => Ok(member),
+        }
     };
     init.revoke.iter().map(check).collect()
 }
@@ -242,9 +247,16 @@ impl FleetDir<'_> {
         file::replace(&self.authority().join(Members::file(members.auth)), &members.text())
     }
 
-    /// Writes the member list for every listener. Returns the files that changed.
-    fn publish(&self, members: &Members) -> Result<Vec<PathBuf>, IdentityError> {
-        let name = Members::file(members.auth);
+    /// The signed list of revoked certificates, if there is one.
+    fn revoked(&self) -> Result<Option<String>, IdentityError> {
+        let path = self.authority().join(REVOKED_FILE);
+        path.exists().then(|| file::read(&path)).transpose()
+    }
+
+    /// Writes the lists of members and of revoked certificates for every listener, and the latter for agents
+    /// as well if a listener was revoked. Returns the files that changed.
+    fn publish(&self, members: &Members, removed: &[(Member, usize)]) -> Result<Vec<PathBuf>, IdentityError> {
+        let (name, revoked) = (Members::file(members.auth), self.revoked()?);
         let mut written = Vec::new();
         let mut put = |path: PathBuf, text: &str| {
             if std::fs::read_to_string(&path).ok().as_deref() != Some(text) {
@@ -255,9 +267,8 @@ impl FleetDir<'_> {
         };
         if self.coordinator().is_dir() {
             put(self.coordinator().join(name), &members.text())?;
-            let revoked = self.authority().join(REVOKED_FILE);
-            if revoked.exists() {
-                put(self.coordinator().join(REVOKED_FILE), &file::read(&revoked)?)?;
+            if let Some(list) = &revoked {
+                put(self.coordinator().join(REVOKED_FILE), list)?;
             }
         }
         let passwords = members.auth == Auth::Passwords;
@@ -268,6 +279,11 @@ impl FleetDir<'_> {
                 put(dir.join(name), &members.text())?;
                 put(dir.join("zenohd.json5"), &access::zenohd(&all, passwords, router))?;
             }
+        }
+        let listener_revoked = removed.iter().any(|(member, _)| member.kind != MemberKind::Agent);
+        let agents = all.iter().filter(|member| listener_revoked && member.kind == MemberKind::Agent);
+        for dir in agents.map(|agent| self.bundle(agent)).filter(|dir| dir.is_dir()) {
+            put(dir.join(REVOKED_FILE), revoked.as_deref().unwrap_or_default())?;
         }
         Ok(written)
     }

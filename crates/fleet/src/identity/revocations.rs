@@ -3,7 +3,7 @@
 //! ```text
 //! ca/issued        SERIAL MEMBER, one line for each certificate
 //! ca/revoked       SERIAL MEMBER SECONDS, since 1970
-//! ca/revoked.pem   the signed list (CRL), for listeners
+//! ca/revoked.pem   the signed list (CRL), for bundles
 //! ```
 
 use std::path::Path;
@@ -42,7 +42,11 @@ impl Revocations<'_> {
         let mut serials: Vec<String> = of_member.map(|(serial, _)| serial.to_owned()).collect();
         let path = bundle.join("cert.pem");
         if path.exists() {
-            serials.push(hex(&Certificate::read(&path, &file::read(&path)?)?.serial()?));
+            let newest = Certificate::read(&path, &file::read(&path)?)?;
+            // All coordinators have the same folder.
+            if newest.holder()? == *member {
+                serials.push(hex(&newest.serial()?));
+            }
         }
         let revoked = self.lines("revoked")?;
         serials.retain(|serial| !revoked.lines().any(|line| line.split(' ').next() == Some(serial)));

@@ -134,8 +134,8 @@ impl From<Refusal> for base::part::PartError {
 }
 
 impl Policy {
-    /// The policy without a file: all parts; peers on loopback and in private ranges (RFC 1918, RFC 4193,
-    /// link-local); the agent's data directory; nothing else.
+    /// The policy without a file: all parts; peers on loopback and in private ranges (RFC 1918, RFC 4193);
+    /// the agent's data directory; nothing else.
     pub fn default_for(owner: &HostInfo) -> Self {
         let rule = Rule {
             peers: Located { value: peers::private(), line: None },

@@ -109,9 +109,10 @@ fn is_explicit(net: IpNet, ip: IpAddr) -> bool {
         || within("ff00::/8")
 }
 
-/// Loopback, and ranges that are not routed in the internet: RFC 1918, RFC 3927, RFC 4193, RFC 4291.
+/// Loopback, and ranges that sites route themselves: RFC 1918, RFC 4193. Not link-local ones, as on the
+/// coordinator's host: routers, printers and clouds' services answer there on every link.
 pub(super) fn private() -> Vec<PeerRange> {
-    let ranges = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10"];
+    let ranges = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"];
     let nets = ranges.iter().filter_map(|text| text.parse().ok()).map(PeerRange::Net);
     std::iter::once(PeerRange::Loopback).chain(nets).collect()
 }

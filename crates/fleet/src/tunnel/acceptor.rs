@@ -33,7 +33,7 @@ const HANDSHAKE_PROTECTED: Duration = Duration::from_secs(1);
 const EVICTION_PAUSE: Duration = Duration::from_millis(5);
 const EVICTED_AT_ONCE: usize = 16;
 /// An agent has one; two agents of one name, and agents that were cut off, have more for a moment.
-const LINKS_PER_MEMBER_MAX: usize = 8;
+pub const LINKS_PER_MEMBER_MAX: usize = 8;
 /// Without descriptors or memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// connect(2) on a UNIX socket with a full backlog does not wait.

@@ -19,6 +19,6 @@ mod private_dir;
 mod tls;
 mod welcome;
 
-pub use acceptor::Listener;
+pub use acceptor::{LINKS_PER_MEMBER_MAX, Listener};
 pub use carry::Tunnel;
 pub use connector::connect;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rustls::client::Resumption;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -20,10 +20,14 @@ use crate::identity::{Credentials, PeerCertificate};
 pub(super) const PROTOCOL_NAME: &[u8] = b"kagiri-bus/1";
 
 pub(super) fn client(credentials: &Credentials) -> io::Result<ClientConfig> {
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(authority(&credentials.ca)?), provider())
+            .with_crls(revoked(credentials.revoked.as_deref())?)
+            .only_check_end_entity_revocation();
     let builder = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(io::Error::other)?
-        .with_root_certificates(authority(&credentials.ca)?);
+        .with_webpki_verifier(verifier.build().map_err(io::Error::other)?);
     let mut config = match credentials.pair.as_ref().filter(|_| !credentials.uses_passwords()) {
         Some((certificate, key)) => builder
             .with_client_auth_cert(certificates(certificate)?, private_key(key)?)

@@ -64,8 +64,7 @@ fn refusal_names_host_file_coordinator_part_and_line() {
 #[test]
 fn default_policy_allows_private_traffic_only() {
     let policy = Policy::default_for(&owner());
-    let inside =
-        ["127.0.0.1", "::1", "10.1.2.3", "172.31.0.1", "192.168.1.1", "169.254.1.1", "fd00::1", "fe80::1"];
+    let inside = ["127.0.0.1", "::1", "10.1.2.3", "172.31.0.1", "192.168.1.1", "fd00::1"];
     for inside in inside {
         assert!(peer(&policy, inside), "{inside}");
     }
@@ -91,6 +90,10 @@ fn default_policy_allows_private_traffic_only() {
         "fd00:ec2::254",
         "fd00:ec2::23",
         "192.0.2.7",
+        "169.254.1.1",
+        "::ffff:169.254.1.1",
+        "fe80::1",
+        "febf::1",
     ];
     for outside in outside {
         assert!(!peer(&policy, outside), "{outside}");
@@ -115,6 +118,7 @@ fn special_addresses_must_be_listed() {
         ("'0.0.0.0/0'", "169.254.169.254", false),
         ("'169.254.0.0/16'", "169.254.170.2", false),
         ("'169.254.0.0/16'", "169.254.170.3", true),
+        ("'fe80::/10'", "fe80::1", true),
         ("'fc00::/7'", "fd00:ec2::254", false),
         ("'fc00::/7'", "fd00:ec2::253", true),
         ("'fd00:ec2::254'", "fd00:ec2::254", true),
@@ -267,7 +271,7 @@ proptest! {
     fn nothing_public_passes_by_default(address: u32, low: u128) {
         let policy = Policy::default_for(&owner());
         let v4 = Ipv4Addr::from(address);
-        let private = v4.is_private() || v4.is_loopback() || v4.is_link_local();
+        let private = v4.is_private() || v4.is_loopback();
         for form in forms(v4) {
             prop_assert!(private || !peer(&policy, &form.to_string()), "{}", form);
         }

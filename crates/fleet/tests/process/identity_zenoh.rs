@@ -9,7 +9,7 @@ use crate::identity_common::{
     WITHIN, bundle, fleet, join_within, load, more, session_of as join, start_router,
 };
 use fleet::identity::connect_error::{ZenohLog, explain};
-use fleet::identity::{Auth, Credentials, DAYS_DEFAULT, InitOptions, Login, init};
+use fleet::identity::{Auth, Credentials, DAYS_DEFAULT, InitOptions, Login, ServerName, init};
 
 /// Without a certificate or a password, but trusting the fleet in `dir`.
 fn stranger(own: &Credentials, dir: &Path) -> Credentials {
@@ -146,10 +146,10 @@ fn revoked_certificate_is_refused() {
     for valid in ["a", "b"] {
         assert!(join(&at, Some(&load(dir.path(), valid))).is_ok(), "{valid}");
     }
-    // What is not revoked in the end, and what cannot be.
+    // What is not revoked in the end, and who was never there.
     let again = InitOptions { revoke: vec!["a".into()], ..more(dir.path(), &[]) };
     assert_eq!(init(&again).unwrap().revoked, [("a".parse().unwrap(), 1)], "the third one");
-    for (name, problem) in [("a", "no such member"), ("coordinator@c1", "make a new fleet")] {
+    for (name, problem) in [("a", "no such member"), ("coordinator@c2", "no such member")] {
         let wrong = InitOptions { revoke: vec![name.into()], ..more(dir.path(), &[]) };
         let why = init(&wrong).unwrap_err().to_string();
         assert!(why.contains(problem), "{why}");
@@ -160,6 +160,40 @@ fn revoked_certificate_is_refused() {
     assert_eq!(DAYS_DEFAULT, 90);
 }
 
+/// Agents that have the list refuse a coordinator whose key was stolen, in either kind of fleet.
+#[test]
+fn revoked_coordinator_is_refused_by_agents() {
+    let _alone = crate::alone();
+    for auth in [Auth::Certificates, Auth::Passwords] {
+        let dir = tempfile::tempdir().unwrap();
+        fleet(dir.path(), auth, &["a", "b"]);
+        let stolen = dir.path().join("stolen");
+        std::fs::rename(bundle(dir.path(), "coordinator"), &stolen).unwrap();
+        let (before, stolen) = (load(dir.path(), "a"), Credentials::load(&stolen).unwrap());
+        // A revoked host is no concern of the others.
+        let of_host = init(&InitOptions { revoke: vec!["b".into()], ..more(dir.path(), &[]) }).unwrap();
+        let list = bundle(dir.path(), "a").join("revoked.pem");
+        assert!(!of_host.updated.contains(&list) && !list.exists(), "{:?}", of_host.updated);
+        let revoke = vec!["coordinator@c1".into()];
+        let made = init(&InitOptions { revoke, ..more(dir.path(), &[]) }).unwrap();
+        assert_eq!(made.revoked, [("coordinator@c1".parse().unwrap(), 1)]);
+        assert!(made.updated.contains(&list), "{:?}", made.updated);
+
+        let (router, at) = start_router(Some(&stolen), "127.0.0.1");
+        assert!(join(&at, Some(&before)).is_ok(), "an agent without the list");
+        let own = load(dir.path(), "a");
+        let theirs = Some("refused this coordinator's certificate: it was revoked");
+        refused(&at, Some(&own), "the coordinator's certificate was revoked", theirs);
+        drop(router);
+        // The next one has another certificate; new hosts have the list from the beginning.
+        let coordinator = ServerName { name: "c1".into(), addresses: Vec::new() };
+        init(&InitOptions { coordinator: Some(coordinator), ..more(dir.path(), &["c"]) }).unwrap();
+        assert!(bundle(dir.path(), "c").join("revoked.pem").exists());
+        let (_router, at) = start_router(Some(&load(dir.path(), "coordinator")), "127.0.0.1");
+        assert!(join(&at, Some(&own)).is_ok());
+    }
+}
+
 /// zenoh's TLS could verify no IPv6 address.
 #[test]
 fn coordinator_is_joined_by_ipv6_address() {
@@ -168,6 +202,25 @@ fn coordinator_is_joined_by_ipv6_address() {
     fleet(dir.path(), Auth::Certificates, &["a"]);
     let (_router, at) = start_router(Some(&load(dir.path(), "coordinator")), "::1");
     assert!(join(&at, Some(&load(dir.path(), "a"))).is_ok(), "{at}");
+}
+
+/// In either kind of fleet: zenoh keeps memory for each link, and its sum over all links has no other bound.
+#[test]
+fn links_are_bounded_by_members() {
+    let _alone = crate::alone();
+    for auth in [Auth::Certificates, Auth::Passwords] {
+        let dir = tempfile::tempdir().unwrap();
+        fleet(dir.path(), auth, &["a"]);
+        let (_router, at) = start_router(Some(&load(dir.path(), "coordinator")), "127.0.0.1");
+        let own = load(dir.path(), "a");
+        let mut links: Vec<_> = (0..8).map(|_| join(&at, Some(&own)).unwrap()).collect();
+        assert!(join_within(&at, Some(&own), Duration::from_secs(1)).is_err(), "{auth:?}: a ninth link");
+        links.pop();
+        let deadline = Instant::now() + WITHIN;
+        while join_within(&at, Some(&own), Duration::from_secs(1)).is_err() {
+            assert!(Instant::now() < deadline, "{auth:?}: one that left makes room");
+        }
+    }
 }
 
 /// The version of a TLS record's handshake is the one that the server chose, or there is an alert.

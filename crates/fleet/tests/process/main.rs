@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[path = "../integration/common/mod.rs"]
 mod common;
 mod hostile_answers;
+mod hostile_requests;
 #[allow(dead_code, reason = "the other binary uses the rest")]
 #[path = "../integration/identity_common/mod.rs"]
 mod identity_common;

@@ -2,14 +2,16 @@
 //! a process of its own, whose peak the kernel counts.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::common::*;
+use crate::native_common;
 use transfer::control::{COOKIE_BYTES, Cookie};
 use transfer::iperf3::{Length, Parameters, State};
-use transfer::server::{Server, ServerSettings};
+use transfer::native::NativeSettings;
+use transfer::native::session_id::{Role, SessionId};
 
 /// What a process may need above what it needs when idle.
 const ABOVE_IDLE_BYTES_MAX: u64 = 64 << 20;
@@ -83,10 +85,19 @@ fn attack_by_results(address: SocketAddr, text: &str) {
     attack(control, text);
 }
 
+/// By kagiri's own protocol, on the same port.
+fn attack_natively(address: SocketAddr, text: &str) {
+    let mut control = connect(address, &SessionId::random().cookie(Role::Control));
+    let mut greeting = [0];
+    control.read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"k");
+    attack(control, text);
+}
+
 #[test]
 fn clients_cannot_fill_the_memory_of_a_server() {
     if let Some(file) = std::env::var_os(SERVE) {
-        let server = Server::start(ServerSettings::new((Ipv4Addr::LOCALHOST, 0).into())).unwrap();
+        let (server, _) = native_common::server(NativeSettings::default());
         let half = Path::new(&file).with_extension("half");
         std::fs::write(&half, server.local_addr().to_string()).unwrap();
         std::fs::rename(half, file).unwrap();
@@ -111,6 +122,8 @@ fn clients_cannot_fill_the_memory_of_a_server() {
         let (results, parameters) = (empty_objects("streams", bytes), empty_objects("title", bytes));
         all(&|| attack_by_results(address, &results));
         all(&|| attack_by_parameters(address, &parameters));
+        let order = parameters.replacen('{', r#"{"say":"order","#, 1);
+        all(&|| attack_natively(address, &order));
         let above = peak_bytes(&pid).saturating_sub(idle);
         eprintln!("{CLIENTS} clients with {bytes} bytes each: {} KiB above idle", above >> 10);
         assert!(above <= ABOVE_IDLE_BYTES_MAX, "{above} bytes above idle");

@@ -41,7 +41,7 @@ pub struct Init {
     /// its zenohd.json5; repeatable
     #[arg(long, value_name = "NAME[,ADDRESS...]")]
     router: Vec<String>,
-    /// Remove these hosts and revoke all their certificates; repeatable
+    /// Remove these hosts, or coordinator@NAME, and revoke all their certificates; repeatable
     #[arg(long, value_name = "NAMES")]
     revoke: Vec<String>,
     /// Let hosts log in with passwords inside TLS, instead of with certificates
