@@ -40,6 +40,8 @@ pub struct FleetBus {
     coordinator: Coordinator,
     local: LocalBus,
     placed: BTreeMap<String, String>,
+    /// How much the report of each part on another host lists.
+    report_items: BTreeMap<String, u64>,
     bounds_ns: ByHostNs,
     /// The agents know that the run is over, because the user stopped it.
     is_released: Cell<bool>,
@@ -54,6 +56,7 @@ impl FleetBus {
             coordinator,
             local,
             placed: BTreeMap::new(),
+            report_items: BTreeMap::new(),
             bounds_ns: ByHostNs::new(),
             is_released: Cell::new(false),
             lost: RefCell::default(),
@@ -209,6 +212,7 @@ impl Bus for FleetBus {
             self.agent(&spec.host)?;
             self.await_single(&spec.host)?;
             self.placed.insert(spec.name.clone(), spec.host.clone());
+            self.report_items.insert(spec.name.clone(), spec.report_items);
             self.coordinator.membership.reset_progress(&spec.host, &[&spec.name]);
             by_host.entry(spec.host.clone()).or_default().push(spec);
         }
@@ -320,9 +324,13 @@ impl Bus for FleetBus {
                 }
             }
         }
-        let requests = by_host
+        let requests: Vec<_> = by_host
             .iter()
-            .map(|(host, parts)| (host.clone(), Request::Stop { run: self.run(), parts: parts.clone() }));
+            .map(|(host, parts)| {
+                let items = parts.iter().filter_map(|part| self.report_items.get(part)).sum();
+                (host.clone(), Request::Stop { run: self.run(), parts: parts.clone() }, items)
+            })
+            .collect();
         if self.is_released.get() {
             let gone = || Err(BusError::Unknown("the run was stopped, and all its parts ended".to_owned()));
             ended.extend(by_host.into_values().flatten().map(|part| (part, gone())));
@@ -330,8 +338,7 @@ impl Bus for FleetBus {
         }
         // Stops parts even when the user has stopped the run: this is how they end.
         let Coordinator { session, membership, .. } = &self.coordinator;
-        let mut answers =
-            fan_out::request_each(session, membership, requests.collect(), STOP_WITHIN, &|| true);
+        let mut answers = fan_out::request_reports(session, membership, requests, STOP_WITHIN, &|| true);
         for (host, parts) in by_host {
             let answer = answers.remove(&host);
             let single = self.await_single(&host);

@@ -26,31 +26,37 @@ type QueryEvent = (String, Option<Result<Response, String>>);
 /// zenoh drops the callback at the end of a query: answered, timed out, or the agent is gone.
 struct PendingQuery {
     host: String,
+    answer_bytes_max: u64,
     answers: Sender<QueryEvent>,
     memory: Arc<AnswerMemory>,
 }
 
-/// Limits of the memory that answers take: one, and all to a question to many hosts together.
+/// Memory left for the answers of many hosts together.
 struct AnswerMemory {
-    each_bytes_max: u64,
     left_bytes: AtomicU64,
 }
 
+/// A short answer.
+const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
+/// What a flow, a stream or a source adds to the memory of a report: of a flow of TCP, which takes most, both
+/// ends have some fifty numbers.
+const REPORT_ITEM_BYTES: u64 = 16 << 10;
+
 impl AnswerMemory {
-    /// For reports, which grow with the duration of a trial.
-    fn of_reports(hosts: usize) -> Arc<Self> {
-        let left_bytes = AtomicU64::new((256 << 20) + hosts as u64 * (4 << 20));
-        Arc::new(Self { each_bytes_max: protocol::MESSAGE_MEMORY_MAX, left_bytes })
+    /// For reports, which grow with the duration of a trial, and with what they list.
+    fn of_reports(hosts: usize, items: u64) -> Arc<Self> {
+        let bytes = (256 << 20) + hosts as u64 * (4 << 20) + items * REPORT_ITEM_BYTES;
+        Arc::new(Self { left_bytes: bytes.into() })
     }
 
     /// For short answers of any number of hosts.
     fn of_descriptions() -> Arc<Self> {
-        Arc::new(Self { each_bytes_max: 1 << 20, left_bytes: AtomicU64::new(512 << 20) })
+        Arc::new(Self { left_bytes: AtomicU64::new(512 << 20) })
     }
 
     /// Reads an answer, if there is memory left for it.
-    fn decode(&self, bytes: &[u8]) -> Result<Response, String> {
-        let needed = protocol::memory_bytes(bytes, self.each_bytes_max)?;
+    fn decode(&self, bytes: &[u8], bytes_max: u64) -> Result<Response, String> {
+        let needed = protocol::memory_bytes(bytes, bytes_max)?;
         let take = |left: u64| left.checked_sub(needed);
         match self.left_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
             Ok(_) => protocol::read::<Response>(bytes).map(Response::sanitized),
@@ -67,7 +73,7 @@ impl PendingQuery {
             Ok(sample) => (
                 protocol::host_of_request_key(sample.key_expr().as_str()),
                 self.memory
-                    .decode(&sample.payload().to_bytes())
+                    .decode(&sample.payload().to_bytes(), self.answer_bytes_max)
                     .map_err(|why| format!("its response cannot be read: {why}")),
             ),
             // zenoh's error text.
@@ -99,19 +105,27 @@ pub fn query(
 ) -> Result<Receiver<QueryEvent>, String> {
     let (answers, receiver) = channel();
     let memory = AnswerMemory::of_descriptions();
-    send_request(session, (host, "*"), request, within, answers, memory)?;
+    let to = Recipient { host, instance: "*", answer_bytes_max: DESCRIPTION_BYTES_MAX };
+    send_request(session, &to, request, within, answers, memory)?;
     Ok(receiver)
+}
+
+struct Recipient<'a> {
+    host: &'a str,
+    instance: &'a str,
+    answer_bytes_max: u64,
 }
 
 fn send_request(
     session: &Session,
-    (host, instance): (&str, &str),
+    to: &Recipient,
     request: &Request,
     within: Duration,
     answers: Sender<QueryEvent>,
     memory: Arc<AnswerMemory>,
 ) -> Result<(), String> {
-    let query = PendingQuery { host: host.to_owned(), answers, memory };
+    let Recipient { host, instance, answer_bytes_max } = *to;
+    let query = PendingQuery { host: host.to_owned(), answer_bytes_max, answers, memory };
     let asked = session
         .get(protocol::request_key(host, instance))
         .payload(protocol::encode(request))
@@ -131,17 +145,32 @@ pub fn request_each(
     within: Duration,
     is_running: &dyn Fn() -> bool,
 ) -> BTreeMap<String, Result<Response, BusError>> {
+    let requests = requests.into_iter().map(|(host, request)| (host, request, 0)).collect();
+    request_reports(session, membership, requests, within, is_running)
+}
+
+/// The same for requests that are answered with reports, each with the number of flows, streams or sources
+/// that the report lists ([`base::part::PartSpec::report_items`]).
+pub fn request_reports(
+    session: &Session,
+    membership: &Membership,
+    requests: Vec<(String, Request, u64)>,
+    within: Duration,
+    is_running: &dyn Fn() -> bool,
+) -> BTreeMap<String, Result<Response, BusError>> {
     let lost = |host: &str, why: &str| BusError::HostLost { host: host.to_owned(), why: why.to_owned() };
     let (answers, receiver) = channel();
     let (mut open, mut is_prepare) = (Vec::new(), false);
     let mut all = BTreeMap::new();
-    let memory = AnswerMemory::of_reports(requests.len());
-    for (host, request) in requests {
+    let items = requests.iter().map(|(_, _, items)| items).sum();
+    let memory = AnswerMemory::of_reports(requests.len(), items);
+    for (host, request, items) in requests {
         is_prepare |= matches!(request, Request::Prepare { .. });
         let asked = match membership.active_instance(&host) {
             Some(instance) => {
-                let to = (host.as_str(), instance.as_str());
-                send_request(session, to, &request, within, answers.clone(), Arc::clone(&memory))
+                let answer_bytes_max = protocol::MESSAGE_MEMORY_MAX + items * REPORT_ITEM_BYTES;
+                let to = Recipient { host: &host, instance: &instance, answer_bytes_max };
+                send_request(session, &to, &request, within, answers.clone(), Arc::clone(&memory))
             }
             None => Err(AGENT_GONE.to_owned()),
         };

@@ -3,7 +3,7 @@
 use crate::common::{
     Agent, GUARD, bus, coordinator_as, endpoint, error_text, fleet, spec, start_in_time, until, wish,
 };
-use base::part::{Endpoints, Progress};
+use base::part::{Endpoints, PartSpec, Progress};
 use fleet::agent::End;
 use fleet::session::{self, Role};
 use fleet::{Bus, BusError};
@@ -58,6 +58,23 @@ fn agent_that_ends_is_reported_lost_with_its_parts() {
     let why = "nas: its agent ended, was killed, or was cut off".to_owned();
     assert_eq!(bus.unusable(), [("nas".to_owned(), why)]);
     drop((bus, other));
+}
+
+#[test]
+fn report_may_be_as_long_as_what_was_asked_for() {
+    let (dir, endpoint) = (tempfile::tempdir().unwrap(), endpoint());
+    let _agent = Agent::start("nas", &endpoint, dir.path(), false);
+    let mut bus = fleet(&endpoint, &["nas"], dir.path());
+    let count = 12_000;
+    let report = |bus: &mut fleet::coordinator::FleetBus, name: &str, report_items| {
+        let spec = PartSpec { report_items, ..spec(name, "nas", json!({ "lists": count })) };
+        start_in_time(bus, &[spec], &Endpoints::new());
+        bus.stop(&[name]).remove(name).unwrap()
+    };
+    let lines = report(&mut bus, "a", count).unwrap();
+    assert_eq!(lines["lines"].as_array().map(Vec::len), Some(count as usize));
+    let why = report(&mut bus, "b", 0).unwrap_err().to_string();
+    assert!(why.contains("reading it takes more than 60 MiB of memory"), "{why}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub const GUARD: Duration = Duration::from_secs(20);
 /// true}`; with `{"fails_in": "prepare-slowly", "leaves": FILE}` it prepares until it is stopped, and has a
 /// file until it is dropped; with `{"fails_in": "start-late"}` it sees that the moment has passed; with
 /// `{"says_after": FILE}` it does not say how far it is before there is this file, and makes one beside it
-/// when it is asked.
+/// when it is asked; with `{"lists": N}` its report has N lines of forty numbers.
 struct Worker {
     settings: Value,
     started_ns: Option<u64>,
@@ -79,7 +79,10 @@ impl AnyPart for Worker {
         }
     }
     fn stop(&mut self) -> Result<Value, PartError> {
-        Ok(json!({ "started_ns": self.started_ns }))
+        let line: BTreeMap<String, u64> =
+            (0..40).map(|number| (format!("number_{number}"), number)).collect();
+        let lines = vec![line; self.settings["lists"].as_u64().unwrap_or(0) as usize];
+        Ok(json!({ "started_ns": self.started_ns, "lines": lines }))
     }
 }
 
