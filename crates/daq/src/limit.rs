@@ -98,6 +98,8 @@ pub fn limit_cause(settings: &DaqSettings, reports: &TrialReports) -> Option<(Li
         },
         () if LOSS.is_used_up(signs.overflowed_share) => confirmed(LimitCause::Socket),
         () if LOSS.is_used_up(signs.orders_share) => confirmed(LimitCause::Orders),
+        // A thread that is busy, or waits for a CPU, limits nothing while each event is built in time.
+        () if signs.is_all_in_time && !LOSS.is_used_up(signs.stalled_share) => confirmed(LimitCause::Offered),
         () if BUILDER_CPU_WAIT.is_used_up(signs.builder_waited) => confirmed(LimitCause::HostCpu),
         () if THREAD.is_used_up(signs.builder_share) => confirmed(LimitCause::BuilderCpu),
         () if THREAD.is_used_up(signs.sources_share) => confirmed(LimitCause::SourceCpu),
@@ -105,7 +107,6 @@ pub fn limit_cause(settings: &DaqSettings, reports: &TrialReports) -> Option<(Li
             Some(true) => Some((LimitCause::LossyPath, Certainty::Predicted)),
             _ => Some((LimitCause::Buffer, Certainty::Predicted)),
         },
-        () if settings.triggers != Triggers::Max && signs.is_all_taken => confirmed(LimitCause::Offered),
         () => None,
     }
 }
@@ -138,8 +139,9 @@ struct Signs {
     builder_waited: f64,
     /// The busiest second of the sources' busiest thread, share of a CPU.
     sources_share: f64,
-    /// Whether less than [`DEAD_PERCENT_NONE`] of the triggers were vetoed, and no event was incomplete.
-    is_all_taken: bool,
+    /// Whether triggers came at a rate, less than [`DEAD_PERCENT_NONE`] of them were vetoed, no event was
+    /// incomplete, and the completion met its objective.
+    is_all_in_time: bool,
 }
 
 impl Signs {
@@ -150,6 +152,9 @@ impl Signs {
             |which: &[Cause]| which.iter().filter_map(|cause| causes.get(cause)).sum::<u64>() as f64 / ended;
         let fragments: u64 = reports.builders().iter().map(|builder| builder.fragments).sum();
         let dead_percent = 100.0 * events.vetoed as f64 / events.offered.max(1) as f64;
+        let p99_ns = reports.merged(|builder| &builder.completion).percentile_ns(99.0);
+        let is_late =
+            settings.objective.completion_p99_max.zip(p99_ns).is_some_and(|(most, p99)| p99 > most.ns());
         Self {
             link_share: wire_bit_per_s(reports)
                 .zip(reports.link_bit_per_s(settings))
@@ -161,7 +166,11 @@ impl Signs {
             builder_share: reports.builder_busiest().map_or(0.0, |(taken, _)| taken),
             builder_waited: reports.builder_busiest().map_or(0.0, |(taken, worked)| taken - worked),
             sources_share: reports.sources_busiest().unwrap_or(0.0),
-            is_all_taken: dead_percent < DEAD_PERCENT_NONE && events.incomplete == 0 && events.complete > 0,
+            is_all_in_time: settings.triggers != Triggers::Max
+                && dead_percent < DEAD_PERCENT_NONE
+                && events.incomplete == 0
+                && events.complete > 0
+                && !is_late,
         }
     }
 }

@@ -30,11 +30,14 @@ fn limit_is_found_from_reports() {
     };
     let full = |cpu_s, busiest| {
         let mut reports = reports();
+        reports.hosts[0].builders[0].completion.record_ns(10_000_000);
         reports.hosts[0].builders[0].cpu_s = cpu_s;
         reports.sources[0].busiest = Some(busiest);
         reports
     };
     let max = json!({ "sources": 80 });
+    let in_time = json!({ "triggers": "100/s", "objective": { "completion_p99_max": "20ms" } });
+    let late = json!({ "triggers": "100/s", "objective": { "completion_p99_max": "5ms" } });
     let cases = [
         (json!({ "link": "82Mbit/s" }), reports(), Some(LimitCause::Link)),
         (json!({ "link": "200Mbit/s" }), slow(Cause::TailLossProbe, 30), Some(LimitCause::Buffer)),
@@ -56,6 +59,9 @@ fn limit_is_found_from_reports() {
         (max.clone(), full(0.95, 0.99), Some(LimitCause::BuilderCpu)),
         (max.clone(), full(0.5, 0.99), Some(LimitCause::SourceCpu)),
         (json!({ "triggers": "100/s" }), reports(), Some(LimitCause::Offered)),
+        (json!({ "triggers": "100/s" }), full(0.95, 0.99), Some(LimitCause::Offered)),
+        (in_time, full(0.95, 0.99), Some(LimitCause::Offered)),
+        (late, full(0.95, 0.99), Some(LimitCause::BuilderCpu)),
         (max, reports(), None),
     ];
     for (text, reports, expected) in cases {
