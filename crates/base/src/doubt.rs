@@ -135,6 +135,15 @@ impl Doubt {
         }
     }
 
+    /// Whether it says that others used the CPUs: other programs, or other guests of the hypervisor.
+    pub fn is_of_others(&self) -> bool {
+        match self {
+            Self::NoisyNeighbour { .. } | Self::CpuStolen { .. } => true,
+            Self::OnHost { doubt, .. } => doubt.is_of_others(),
+            _ => false,
+        }
+    }
+
     /// How grave it is among doubts of its own kind: the larger, the graver. 0 where there are no degrees.
     pub fn gravity(&self) -> f64 {
         match self {

@@ -111,6 +111,12 @@ impl Trial {
     pub fn is_broken_off(&self) -> bool {
         self.is_unmeasured() || self.account.broke_off.is_some()
     }
+
+    /// Whether others that used the CPUs made it invalid, so that the same load is worth another trial.
+    pub fn is_disturbed(&self) -> bool {
+        let is_invalid = self.verdict == Verdict::Invalid && !self.is_broken_off();
+        is_invalid && self.doubts.iter().any(|note| note.doubt.is_of_others())
+    }
 }
 
 /// The largest load that passed.
@@ -202,6 +208,9 @@ pub struct Limit {
 impl Limit {
     /// Counters by which CPU time was lost to others: witnesses against any other limit.
     pub const WITNESSES: [&'static str; 3] = ["steal_percent", "cpu_wait_percent", "other_cpu_percent"];
+
+    /// Number of an evidence that shows a full link: no lost CPU time can fill one.
+    pub const LINK_PERCENT: &'static str = "link_percent";
 
     /// The strongest witness against this limit: CPU time that was lost can be why the load failed.
     pub fn contested(&self) -> Option<&Evidence> {

@@ -67,6 +67,8 @@ pub struct Judgement {
     pub reasons: Vec<String>,
     /// Whether it failed for what no busy neighbour explains, such as a broken connection or wrong bytes.
     pub is_definite: bool,
+    /// Whether it passed with less than it could have carried, and no counter of its own says why.
+    pub is_short: bool,
     /// The workload's own numbers.
     pub metrics: Metrics,
     pub series: Vec<Series>,
@@ -83,6 +85,7 @@ impl Judgement {
             verdict,
             reasons: Vec::new(),
             is_definite: false,
+            is_short: false,
             metrics: Metrics::new(),
             series: Vec::new(),
             doubts: Vec::new(),

@@ -42,14 +42,13 @@ pub fn judge(settings: &DaqSettings, reports: &TrialReports) -> Judgement {
     }
     reasons.extend(missed);
     Judgement {
-        verdict,
         reasons,
         is_definite,
         metrics: metrics::of(settings, reports),
         series: series::of(reports),
         doubts: doubts(settings, reports).into_iter().map(Doubt::from).collect(),
-        hold_s: reports.hold_s(),
         account: summary::of(settings, reports),
+        ..Judgement::new(verdict, reports.hold_s())
     }
 }
 

@@ -117,7 +117,13 @@ pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Limit {
         None => ((Resource::None, "no measured resource was exhausted"), Certainty::Unknown),
     };
     let statements = std::iter::once(statement.to_owned()).chain(evidence(settings, reports));
-    let evidence = statements.map(|statement| Evidence::counted(resource, statement)).collect();
+    let mut evidence: Vec<_> = statements.map(|statement| Evidence::counted(resource, statement)).collect();
+    let share = Signs::of(settings, reports).link_share;
+    let full =
+        share.filter(|share| resource == Resource::Network && Resource::Network.rule().is_used_up(*share));
+    if let (Some(share), [first, ..]) = (full, &mut evidence[..]) {
+        first.values.insert(Limit::LINK_PERCENT.to_owned(), 100.0 * share);
+    }
     Limit { resource, certainty, evidence }
 }
 

@@ -129,7 +129,7 @@ fn continuation(
     let mut bound = UpperBound::default();
     while let Some(step) = search::next(plan, &seen) {
         let verdict = if step.load <= capacity { Verdict::Pass } else { above };
-        seen.push(TrialResult { load: step.load, phase: step.phase, verdict });
+        seen.push(TrialResult { load: step.load, phase: step.phase, verdict, is_disturbed: false });
         let took_s = hold_s(plan, step.phase) + beyond_s;
         if bound.trials == 0 {
             bound.first_s = took_s;
@@ -193,7 +193,7 @@ mod tests {
             estimate.trial_begins(now_s);
             said.push((now_s, estimate.upper_bound()));
             let verdict = if step.load <= capacity { Verdict::Pass } else { above };
-            let trial = TrialResult { load: step.load, phase: step.phase, verdict };
+            let trial = TrialResult { load: step.load, phase: step.phase, verdict, is_disturbed: false };
             // One that fails is given up early.
             let held_s = hold_s(plan, step.phase) * if verdict == Verdict::Pass { 1.0 } else { 0.3 };
             now_s += held_s + beyond_s;
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(estimate.left_s(65.0), 15.0);
         assert_eq!(estimate.left_s(500.0), 0.0);
         estimate.trial_ends(
-            TrialResult { load: 7, phase: Phase::Single, verdict: Verdict::Pass },
+            TrialResult { load: 7, phase: Phase::Single, verdict: Verdict::Pass, is_disturbed: false },
             10.0,
             76.0,
         );
@@ -268,7 +268,8 @@ mod tests {
         estimate.search_begins("a");
         assert_eq!(estimate.left_s(0.0), 120.0);
         estimate.trial_begins(0.0);
-        let seen = TrialResult { load: 1, phase: Phase::Single, verdict: Verdict::Pass };
+        let passed = (Phase::Single, Verdict::Pass);
+        let seen = TrialResult { load: 1, phase: passed.0, verdict: passed.1, is_disturbed: false };
         estimate.trial_ends(seen, 10.0, 13.0);
         // 3 s and the margin beside the hold, no longer 10 s.
         assert_eq!((estimate.upper_bound().trials, estimate.left_s(13.0)), (3, 2.0 * 35.0 + 15.0));

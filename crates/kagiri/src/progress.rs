@@ -13,7 +13,7 @@ use base::verdict::Verdict;
 use base::workload::Presentation;
 use indicatif::{ProgressBar, ProgressStyle};
 use run::engine::{Event, Observer};
-use run::search::{Step, TrialResult};
+use run::search::Step;
 
 use crate::estimate::Estimate;
 use crate::output;
@@ -185,9 +185,8 @@ impl Progress {
         {
             let mut now = self.now();
             now.live.clear();
-            if let Some(Step { load, phase }) = now.step.take() {
-                let seen = TrialResult { load, phase, verdict: trial.verdict };
-                now.estimate.trial_ends(seen, hold_s, self.elapsed_s());
+            if now.step.take().is_some() {
+                now.estimate.trial_ends(trial.into(), hold_s, self.elapsed_s());
             }
         }
         let mark = match trial.verdict {

@@ -290,7 +290,7 @@ impl Engine<'_> {
             if stored.is_ok() {
                 self.observer.event(Event::TrialEnded(&trial));
             }
-            results.push(TrialResult { load: step.load, phase: step.phase, verdict: trial.verdict });
+            results.push((&trial).into());
             self.run.trials.push(trial);
             stored?;
             if is_interrupted {

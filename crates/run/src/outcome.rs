@@ -222,17 +222,13 @@ fn is_said_by(refuted: &[Doubt], doubt: &Doubt) -> bool {
 
 fn repetition_capacity(trials: &[&Trial], repetition: u32, loads: &LoadPlan, unit: &str) -> Capacity {
     let of_repetition = trials.iter().filter(|trial| trial.repetition == repetition);
-    let results: Vec<TrialResult> = of_repetition.map(|trial| result(trial)).collect();
+    let results: Vec<TrialResult> = of_repetition.map(|trial| TrialResult::from(*trial)).collect();
     let mut capacity = search::capacity(loads, &results, unit);
     if let [Some(_), Some(_)] = capacity.interval {
         let of_repetition = trials.iter().filter(|trial| trial.repetition == repetition).copied();
         capacity.interval[1] = capacity.value.and_then(|value| explain::upper_end(of_repetition, value));
     }
     capacity
-}
-
-fn result(trial: &Trial) -> TrialResult {
-    TrialResult { load: trial.load as u64, phase: trial.phase, verdict: trial.verdict }
 }
 
 /// The median over the repetitions, with the widest interval that any of them allows. Of an even number the
@@ -247,7 +243,7 @@ fn median_capacity(repetitions: &[Capacity], trials: &[&Trial], unit: &str) -> C
     let uppers: Option<Vec<f64>> = known.iter().map(|capacity| capacity.interval[1]).collect();
     let upper = uppers.and_then(|uppers| uppers.into_iter().max_by(f64::total_cmp));
     // Counted at this load and the next that failed, whichever repetition tried them.
-    let all: Vec<TrialResult> = trials.iter().map(|trial| result(trial)).collect();
+    let all: Vec<TrialResult> = trials.iter().map(|trial| TrialResult::from(*trial)).collect();
     let (passes, failures_above) = search::counts(&all, value);
     Capacity { value: Some(value), unit: unit.to_owned(), interval: [lower, upper], passes, failures_above }
 }

@@ -7,7 +7,6 @@ use base::doubt::Doubt;
 use base::limit_rules::CEILING;
 use base::metric::Metrics;
 use base::part::{Endpoints, HERE, PartError, PartSpec, Watch};
-use base::verdict::Verdict;
 use fleet::BusError;
 use observe::sampler::{self, Sampler};
 use serde::{Deserialize, Serialize};
@@ -175,10 +174,10 @@ impl OfHost {
         if self.is_target { doubts } else { doubts.into_iter().map(|doubt| doubt.on(&self.host)).collect() }
     }
 
-    /// Why a failure is not the target's: its own or a player's host was full, in part with other programs.
-    pub(crate) fn spoiled(&self, verdict: Verdict, means: &Metrics) -> Option<String> {
+    /// Why a failure is not the target's: its own or a player's host was full, in part with others' work.
+    pub(crate) fn spoiled(&self, means: &Metrics) -> Option<String> {
         let cores = f64::from(self.sampled.as_ref().ok()?.cores?);
-        let why = full_of_others(means, cores).filter(|_| verdict == Verdict::Fail)?;
+        let why = full_of_others(means, cores)?;
         Some(if self.is_target { format!("the host {why}") } else { format!("the host {} {why}", self.host) })
     }
 }
@@ -206,15 +205,22 @@ fn neighbours(metrics: &Metrics) -> impl Iterator<Item = Doubt> {
     other.into_iter().chain(steal.map(|steal_percent| Doubt::CpuStolen { steal_percent }))
 }
 
-/// That a host was full, in part with other programs. Every percentage is of one core.
+/// That a host was full, in part with other programs or other guests. Every percentage is of one core.
 fn full_of_others(metrics: &Metrics, cores: f64) -> Option<String> {
     let host = known(metrics, "host_cpu_percent")?;
     let other = known(metrics, "other_cpu_percent")?;
+    let steal = known(metrics, "steal_percent").unwrap_or(0.0);
     // A failure on a full host, with a neighbour on it, is not the target's.
-    let full = host >= CEILING.used_up_from * 100.0 * cores && other > NEIGHBOUR_PERCENT * cores;
-    full.then(|| {
+    let full = host + steal >= CEILING.used_up_from * 100.0 * cores;
+    (full && other + steal > NEIGHBOUR_PERCENT * cores).then(|| {
         let (busy, theirs) = (host / 100.0, other / 100.0);
-        format!("was full: {busy:.1} of {cores} cores were busy, {theirs:.1} of them with other programs")
+        let taken = match steal > STEAL_PERCENT {
+            true => format!("; the hypervisor took {:.1} more", steal / 100.0),
+            false => String::new(),
+        };
+        format!(
+            "was full: {busy:.1} of {cores} cores were busy, {theirs:.1} of them with other programs{taken}"
+        )
     })
 }
 
@@ -225,15 +231,23 @@ mod tests {
 
     #[test]
     fn full_host_is_reported_in_cores() {
-        let at = |host, other, cores| {
-            let metrics = [("host_cpu_percent", host), ("other_cpu_percent", other)];
-            full_of_others(&metrics.map(|(name, value)| (name.to_owned(), Some(value))).into(), cores)
+        let with = |host, other, cores, steal: Option<f64>| {
+            let known = [("host_cpu_percent", Some(host)), ("other_cpu_percent", Some(other))];
+            let metrics = known.into_iter().chain([("steal_percent", steal)]);
+            full_of_others(&metrics.map(|(name, value)| (name.to_owned(), value)).collect(), cores)
         };
+        let at = |host, other, cores| with(host, other, cores, None);
         let expected = "was full: 1.9 of 2 cores were busy, 0.6 of them with other programs";
         assert_eq!(at(190.0, 60.0, 2.0).as_deref(), Some(expected));
         assert_eq!(at(189.0, 60.0, 2.0), None, "there was room");
         assert_eq!(at(190.0, 50.0, 2.0), None, "the others took too little");
         assert_eq!(at(190.0, 60.0, 4.0), None);
+        // Time that the hypervisor gave to others was no more there than time that other programs used.
+        let expected = "was full: 1.2 of 2 cores were busy, 0.1 of them with other programs; the hypervisor \
+                        took 0.7 more";
+        assert_eq!(with(120.0, 10.0, 2.0, Some(70.0)).as_deref(), Some(expected));
+        assert_eq!(with(120.0, 10.0, 2.0, Some(30.0)), None, "there was room");
+        assert_eq!(at(120.0, 10.0, 2.0), None);
     }
 
     fn at(boot_id: &str, pid_namespace: &str, pid: u32) -> Whereabouts {

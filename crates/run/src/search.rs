@@ -1,7 +1,7 @@
 //! Which load comes next. Pure: the next step follows from the plan and the trials so far, so a search can be
 //! replayed from a stored run, and its tests are tables of imagined targets.
 
-use base::outcome::{Capacity, Phase};
+use base::outcome::{Capacity, Phase, Trial};
 use base::plan::LoadPlan;
 use base::verdict::Verdict;
 
@@ -9,6 +9,8 @@ use base::verdict::Verdict;
 pub const RAMP_LOAD_MAX: u64 = 16;
 /// A load with this many invalid trials is the generator's limit.
 const INVALID_MAX: u32 = 2;
+/// How often a fixed load is offered at most, where others that used the CPUs made its trials invalid.
+const DISTURBED_MAX: usize = 3;
 /// Upper bound of the trials of a search, for a target that passes and fails by turns.
 const TRIALS_MAX: usize = 200;
 
@@ -17,6 +19,15 @@ pub struct TrialResult {
     pub load: u64,
     pub phase: Phase,
     pub verdict: Verdict,
+    /// See [`Trial::is_disturbed`].
+    pub is_disturbed: bool,
+}
+
+impl From<&Trial> for TrialResult {
+    fn from(trial: &Trial) -> Self {
+        let (load, is_disturbed) = (trial.load as u64, trial.is_disturbed());
+        Self { load, phase: trial.phase, verdict: trial.verdict, is_disturbed }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +42,8 @@ pub fn next(plan: &LoadPlan, trials: &[TrialResult]) -> Option<Step> {
         return None;
     }
     if let Some(load) = plan.fixed {
-        return trials.is_empty().then_some(Step { load, phase: Phase::Single });
+        let is_open = trials.len() < DISTURBED_MAX && trials.iter().all(|trial| trial.is_disturbed);
+        return is_open.then_some(Step { load, phase: Phase::Single });
     }
     let bracket = Bracket::of(plan, trials);
     if let Some(load) = bracket.next(plan, trials) {

@@ -257,16 +257,24 @@ fn assemble(
         mut doubts,
         hold_s,
         is_definite,
+        is_short,
         account,
     } = judgement;
+    let is_open = (verdict == Verdict::Fail && !is_definite) || (verdict == Verdict::Pass && is_short);
     // Metrics without a value are listed as unknown.
     for spec in scope.workload.metrics() {
         metrics.entry(spec.name.to_owned()).or_insert(None);
     }
     for host in sampled {
         let means = host.means(hold_s);
-        doubts.extend(host.doubts(&means));
-        if let Some(reason) = host.spoiled(verdict, &means).filter(|_| !is_definite) {
+        let sampled = host.doubts(&means);
+        // A workload may know it, too, from its own readings.
+        let is_known = |own: &Doubt| {
+            matches!(own, Doubt::CpuStolen { .. }) && sampled.iter().any(|d| d.is_same_kind(own))
+        };
+        doubts.retain(|own| !is_known(own));
+        doubts.extend(sampled);
+        if let Some(reason) = host.spoiled(&means).filter(|_| is_open) {
             verdict = Verdict::Invalid;
             // First, because it makes the trial invalid, and short lines show only the first reason.
             reasons.insert(0, reason);

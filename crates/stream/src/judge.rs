@@ -51,13 +51,12 @@ pub fn judge(report: &ViewerReport) -> Judgement {
     reasons.extend(drains);
     Judgement {
         is_definite: verdict == Verdict::Fail && report.streams.iter().any(is_wrong),
-        verdict,
         reasons,
         metrics: metrics::of(report),
         series: report.series(),
         doubts: doubts(report, verdict),
-        hold_s: report.hold_s.unwrap_or((0.0, 0.0)),
         account: Account { tables: report.calls.iter().map(calls_table).collect(), ..Account::default() },
+        ..Judgement::new(verdict, report.hold_s.unwrap_or((0.0, 0.0)))
     }
 }
 

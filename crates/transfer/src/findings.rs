@@ -1,6 +1,7 @@
 //! What was requested and did not arrive, and why: shared by the verdict and the summary. Pure.
 
 use base::format::quantity;
+use base::limit_rules::CEILING;
 
 use super::flow::{EndReason, FlowReport};
 use super::limit::{Asked, Cause};
@@ -105,6 +106,46 @@ fn overslept_bit_per_s(settings: &TransferSettings, sender: &EndReport) -> f64 {
 pub(super) fn link_share(report: &TransferReport, way: &DirectionReport) -> Option<f64> {
     let goodput = way.receiver.as_ref().and_then(EndReport::goodput_bit_per_s);
     goodput.zip(report.theoretical_bit_per_s).map(|(goodput, most)| goodput / most)
+}
+
+/// A direction that moved less than it could have: the share that is missing of what was requested or of
+/// what the link carries, and both as a sentence. `None` also where that is unknown.
+fn missing(
+    settings: &TransferSettings,
+    report: &TransferReport,
+    way: &DirectionReport,
+) -> Option<(f64, String)> {
+    let (arrived, most) = match unmet(settings, way) {
+        Some(_) => shortfall(settings, way, 0.0)?,
+        None if settings.rate.is_some() => return None,
+        None => (way.receiver.as_ref()?.goodput_bit_per_s()?, report.theoretical_bit_per_s?),
+    };
+    let others = report.directions.iter().filter(|other| other.direction == way.direction);
+    // Requests wait for answers; several clients share a link; short transfers have not settled.
+    let is_comparable = settings.requests.is_none()
+        && settings.search.is_none()
+        && others.count() == 1
+        && too_short_ms(settings, report).is_none();
+    let share = arrived / most;
+    (is_comparable && share < CEILING.used_up_from)
+        .then(|| (1.0 - share, format!("{} of {} arrived", bit_rate(arrived), bit_rate(most))))
+}
+
+/// Why less arrived than could have, where the hypervisor took CPU time enough to be the reason: its share of
+/// a core, and a sentence.
+pub(super) fn robbed(
+    settings: &TransferSettings,
+    report: &TransferReport,
+    way: &DirectionReport,
+) -> Option<(f64, String)> {
+    let (share, arrived) = missing(settings, report, way)?;
+    let steal = limit::steal_explains(way, share)?;
+    Some((steal, format!("the hypervisor took {} of a core: only {arrived}", limit::percent(steal))))
+}
+
+/// Whether less arrived than the link carries, and no counter of the ends says why.
+pub(super) fn is_short(settings: &TransferSettings, report: &TransferReport, way: &DirectionReport) -> bool {
+    missing(settings, report, way).is_some() && limit::is_open(way, held_back(settings, report, way).0)
 }
 
 /// Why a transfer broke off: as a whole, or with all flows of a direction.

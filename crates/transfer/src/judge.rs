@@ -7,7 +7,9 @@ use base::series::Series;
 use base::verdict::Verdict;
 use base::workload::Judgement;
 
-use super::findings::{Short, held_back, link_share, overslept_reason, short, too_short_ms, unmet};
+use super::findings::{
+    Short, held_back, is_short, link_share, overslept_reason, robbed, short, too_short_ms, unmet,
+};
 use super::flow::EndReason;
 use super::limit::{self, Held};
 use super::metrics;
@@ -26,12 +28,14 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
     let mut reasons = broken;
     reasons.extend(unbalanced(report));
     let mut is_wrong = !reasons.is_empty();
+    let robbed = report.directions.iter().find_map(|way| robbed(settings, report, way));
     let mut overslept = false;
     for way in report.directions.iter().filter(|_| settings.search.is_none()) {
         let Some(why) = unmet(settings, way) else { continue };
         reasons.push(why);
         match overslept_reason(settings, way) {
             Some(why) => (overslept, _) = (true, reasons.push(why)),
+            None if robbed.is_some() => {}
             None => is_wrong = true,
         }
     }
@@ -51,9 +55,14 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
         _ if is_wrong || too_much.is_some() => Verdict::Fail,
         Some(Short { by_sender: true, .. }) => Verdict::Invalid,
         Some(_) => Verdict::Fail,
-        None if overslept => Verdict::Invalid,
+        None if overslept || robbed.is_some() => Verdict::Invalid,
         None => Verdict::Pass,
     };
+    if let (Verdict::Invalid, Some((_, why))) = (verdict, &robbed) {
+        // First, because short lines show only the first reason.
+        reasons.insert(0, why.clone());
+    }
+    let stolen = robbed.map(|(steal, _)| Doubt::CpuStolen { steal_percent: 100.0 * steal });
     if report.stopped {
         reasons.push("the trial was ended before its time".to_owned());
     }
@@ -63,9 +72,10 @@ pub fn judge(settings: &TransferSettings, report: &TransferReport) -> Judgement 
         reasons,
         // Other programs on the host do not cause losses on the path.
         is_definite: is_broken || path_is_short(settings, report),
+        is_short: report.directions.iter().any(|way| is_short(settings, report, way)),
         metrics,
         series: report.directions.iter().filter_map(goodput_series).collect(),
-        doubts: doubts(settings, report),
+        doubts: doubts(settings, report).into_iter().chain(stolen).collect(),
         hold_s: report.hold_s,
         account: super::account::of(settings, report),
     }

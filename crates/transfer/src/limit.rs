@@ -80,6 +80,7 @@ pub fn of(way: &DirectionReport, asked: Asked, link_share: Option<f64>) -> (Opti
         receiver.and_then(|end| cpu_sentence(end, "receiving")),
         signs.waits.as_ref().map(Waiting::sentence),
         signs.lost.sentence(),
+        signs.unknown_waits_sentence(),
     ];
     (signs.held(), evidence.into_iter().flatten().collect())
 }
@@ -125,6 +126,22 @@ pub(super) fn lost_somewhere(way: &DirectionReport) -> bool {
     Lost::of(way).is_unplaced()
 }
 
+/// That the hypervisor took so much CPU time that it explains why `missing` was missing of what could have
+/// arrived.
+pub(super) fn steal_explains(way: &DirectionReport, missing: f64) -> Option<f64> {
+    way.steal().filter(|steal| STEAL.is_used_up(*steal) && *steal >= missing)
+}
+
+/// Whether no counter of either end shows a cause, or only that it waited for a CPU.
+pub(super) fn is_open(way: &DirectionReport, cause: Option<Cause>) -> bool {
+    let waited = |end: &EndReport| matches!(full_cpu_share(end), Some(CpuShare::Waited(_)));
+    match cause {
+        Some((Held::SenderCpu | Held::ReceiverCpu, Certainty::Confirmed)) => way.ends().any(waited),
+        Some((_, certainty)) => certainty != Certainty::Confirmed,
+        None => true,
+    }
+}
+
 /// That the hypervisor took so much CPU time that no limit but a full link is certain.
 pub(super) fn steal_sentence(way: &DirectionReport) -> Option<String> {
     let steal = way.steal().filter(|steal| STEAL.is_used_up(*steal))?;
@@ -168,6 +185,7 @@ impl Signs {
             Held::Path if link_is_full => (held, Certainty::Confirmed),
             // Without its CPU an end fills and empties its buffers late.
             _ if self.is_robbed() => (held, Certainty::Predicted),
+            Held::Window | Held::SendBuffer if self.waited_for_cpu() => (held, Certainty::Predicted),
             _ => (held, Certainty::Confirmed),
         });
         let overslept = (self.asked == Asked::Overslept).then_some((Held::SenderCpu, Certainty::Predicted));
@@ -240,21 +258,38 @@ impl Signs {
     }
 
     /// Whether an end had to wait for a CPU, for whatever else ran on its host.
-    fn waits_for_cpu(&self) -> bool {
-        let waits = |load: Option<Load>| load.is_some_and(|load| CPU_WAIT_SIGN.is_used_up(load.ready));
-        waits(self.sender) || waits(self.receiver)
+    fn waited_for_cpu(&self) -> bool {
+        let waited = |load: Option<Load>| load.is_some_and(|load| load.waited(CPU_WAIT_SIGN).is_some());
+        waited(self.sender) || waited(self.receiver)
+    }
+
+    /// Whether it is known of both ends how long they waited for a CPU.
+    fn cpu_waits_are_known(&self) -> bool {
+        [self.sender, self.receiver].iter().all(|load| load.is_some_and(|load| load.ready.is_some()))
+    }
+
+    /// That an exclusion is not certain.
+    fn unknown_waits_sentence(&self) -> Option<String> {
+        let is_excluded = matches!(self.held(), Some((Held::Path, Certainty::Predicted)));
+        let end = match (self.sender, self.receiver) {
+            (Some(Load { ready: Some(_), .. }), _) => "receiving",
+            (_, Some(Load { ready: Some(_), .. })) => "sending",
+            _ => "sending or the receiving",
+        };
+        (is_excluded && !self.is_above_link() && self.waits.is_some() && !self.cpu_waits_are_known())
+            .then(|| format!("how long the {end} end waited for a CPU is unknown"))
     }
 
     /// The cause by exclusion.
     fn left_over(&self) -> Option<Cause> {
         match &self.waits {
             // An end without its CPU acknowledges and sends late, which looks like a slow path.
-            _ if self.is_robbed() || self.waits_for_cpu() || self.lost.is_unplaced() => None,
-            Some(waits) if SENDER_BUSY.is_used_up(waits.busy) && self.is_above_link() => {
-                Some((Held::Path, Certainty::Predicted))
+            _ if self.is_robbed() || self.waited_for_cpu() || self.lost.is_unplaced() => None,
+            Some(waits) if SENDER_BUSY.is_used_up(waits.busy) => {
+                // By TCP's own counters, it waited for neither end.
+                let is_sure = self.cpu_waits_are_known() && !self.is_above_link();
+                Some((Held::Path, if is_sure { Certainty::Confirmed } else { Certainty::Predicted }))
             }
-            // By TCP's own counters, it waited for neither end.
-            Some(waits) if SENDER_BUSY.is_used_up(waits.busy) => Some((Held::Path, Certainty::Confirmed)),
             Some(_) if self.asked == Asked::FlatOut => Some((Held::Offered, Certainty::Confirmed)),
             _ if self.asked == Asked::Unmet || self.lost.any() => Some((Held::Path, Certainty::Predicted)),
             _ => None,

@@ -96,10 +96,14 @@ impl<'a> Analysis<'a> {
         let Some(load) = self.critical_load() else { return Vec::new() };
         let at = self.table.rows.iter().filter(|row| row.load == load);
         let judged = self.measured.as_ref().is_some_and(|m| m.failed.or(m.invalid).is_some());
-        // An invalid trial is no evidence of a failure.
         let failed = self.measured.as_ref().is_some_and(|m| m.failed.is_some());
-        let is_out = |verdict| verdict == Verdict::Pass || (failed && verdict == Verdict::Invalid);
-        at.filter(|row| !judged || !row.verdict.is_some_and(is_out)).collect()
+        // An invalid trial is no evidence of a failure, nor of a pass.
+        let is_out = |verdict| match verdict {
+            Verdict::Pass => judged,
+            Verdict::Invalid => failed || !judged,
+            Verdict::Fail => false,
+        };
+        at.filter(|row| !row.verdict.is_some_and(is_out)).collect()
     }
 
     pub fn usage_at_critical(&self, resource: Resource) -> Option<f64> {

@@ -208,7 +208,11 @@ fn next(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
             _ => format!("the ceilings of {list} are unknown, so any of them may be exhausted first"),
         }
     });
-    let head = if explanation.limit.resource == Resource::None { "first" } else { "next" };
+    let head = match (explanation.limit.resource, &analysis.latency) {
+        (Resource::None, None) => "first",
+        (Resource::None, Some(_)) => "next known",
+        _ => "next",
+    };
     match (others(explanation).first(), without) {
         (Some((resource, load)), without) => Some(format!(
             "The {head} limit would be {} at {} (computed){}.",

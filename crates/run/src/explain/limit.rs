@@ -6,6 +6,7 @@ use base::outcome::{Ceiling, Certainty, Evidence, Limit, Resource};
 
 use super::analysis::{ASSUMED, Analysis, COMPUTED};
 use super::fit::Fit;
+use super::signs::signs_of;
 use super::table::RESOURCES;
 use super::words;
 
@@ -25,33 +26,6 @@ const CONFIRMS: u32 = 2;
 /// core), and its sentence.
 const NEIGHBOURS: [(&str, f64, &str); 2] =
     [("other_cpu_percent", 25.0, "other programs used"), ("steal_percent", 3.0, "the hypervisor took")];
-
-/// Counters that show that a resource is exhausted: resource, counter, least value, weight, unit, sentence.
-/// The least values are far above what healthy loads showed in the prototypes, so that noise does not reach
-/// them.
-#[rustfmt::skip]
-const SIGNS: [(Resource, &str, f64, u32, &str, &str); 11] = [
-    (Resource::Cpu, "throttled_percent", 5.0, 3, " %",
-        "the CPU quota throttled the server {} of the time, summed over CPUs"),
-    (Resource::Cpu, "cpu_wait_percent", 20.0, 1, " %",
-        "the server's threads waited for a CPU {} of the time, summed over threads"),
-    (Resource::Cpu, "pressure_cpu_percent", 20.0, 1, " %", "tasks waited for a CPU {} of the time (PSI)"),
-    (Resource::Disk, "disk_busy_percent", 90.0, 1, " %", "the disk was busy {} of the time"),
-    (Resource::Disk, "disk_await_ms", 5.0, 1, " ms", "a disk request took {} on average"),
-    (Resource::Disk, "disk_queue", 2.0, 1, "", "{} requests waited for the disk on average"),
-    (Resource::Disk, "pressure_io_percent", 20.0, 1, " %", "tasks waited for I/O {} of the time (PSI)"),
-    // TCP fills a queue until it drops, so bursts make a link drop that is far from full: no direct sign.
-    (Resource::Network, "network_drops_per_s", 1.0, 1, "",
-        "the queue in front of the link dropped {} packets per second"),
-    (Resource::Network, "sender_limited_percent", 20.0, 1, " %",
-        "the network limited the server's connections {} of the time, not the players or the server"),
-    (Resource::Memory, "pressure_memory_percent", 10.0, 2, " %",
-        "tasks waited for memory {} of the time (PSI)"),
-    (Resource::Player, "tick_late_max_ms", 100.0, 1, " ms", "the players were up to {} late"),
-];
-
-/// A counter must exceed its median at sound loads by this factor: one that is always high shows nothing.
-const RISE: f64 = 1.2;
 
 struct Candidate {
     resource: Resource,
@@ -200,8 +174,19 @@ fn candidate(analysis: &Analysis, resource: Resource) -> Candidate {
     let rises = analysis.fits.get(&resource).is_some_and(Fit::rises);
     let is_open = ceiling.is_none() && rises && !matches!(resource, Resource::Memory | Resource::Player);
     let left_at = share_at_failure(analysis, resource).filter(|share| *share < LEFT);
+    let near = near && (flat.is_some() || bent_below_assumed(analysis, resource).is_none());
     let flat = flat.map(|(used, _)| used);
     Candidate { resource, saturates_at, near, left_at, is_open, weight, counted, assumed, flat, evidence }
+}
+
+/// The share of an assumed ceiling that a resource used where latency bent: if it was not used up, the
+/// assumption explains nothing.
+fn bent_below_assumed(analysis: &Analysis, resource: Resource) -> Option<f64> {
+    let bend = analysis.latency.as_ref().filter(|bend| Some(bend.load) == analysis.critical_load())?;
+    let (ceiling, fit) = (analysis.ceilings.get(&resource)?, analysis.fits.get(&resource));
+    let line = || fit.map(|fit| fit.line.at(bend.load));
+    let share = analysis.usage_at_critical(resource).or_else(line)? / ceiling.value;
+    (ceiling.source.starts_with(ASSUMED) && share < CEILING.used_up_from).then_some(share)
 }
 
 /// The share of its ceiling that a resource used at the failed load, else the share that its line predicts.
@@ -341,7 +326,18 @@ fn none_met(analysis: &Analysis) -> Decision {
 /// A load failed (or nothing is known), and no resource explains it.
 fn unknown(analysis: &Analysis, candidates: &[Candidate]) -> Decision {
     let mut evidence = Vec::new();
-    if let Some(failed) = analysis.verdicts().and_then(|measured| measured.failed) {
+    let bent =
+        RESOURCES.into_iter().find_map(|resource| Some((resource, bent_below_assumed(analysis, resource)?)));
+    if let Some((resource, share)) = bent {
+        let statement = format!(
+            "at {} latency rose before any known ceiling was reached ({} use was {} % of an assumed one): \
+             contention or a queue that the table does not show",
+            analysis.critical_text(),
+            words::subject(resource),
+            format::number(100.0 * share)
+        );
+        evidence.push(Evidence::inferred(Resource::None, statement));
+    } else if let Some(failed) = analysis.verdicts().and_then(|measured| measured.failed) {
         let at = words::load(failed, &analysis.table.load_unit);
         let left = candidates.iter().filter(|candidate| candidate.near).filter_map(|candidate| {
             let percent = format::number(100.0 * candidate.left_at?);
@@ -359,31 +355,4 @@ fn unknown(analysis: &Analysis, candidates: &[Candidate]) -> Decision {
     evidence.extend(candidates.iter().flat_map(|candidate| candidate.evidence.iter().cloned()));
     let limit = Limit { resource: Resource::None, certainty: Certainty::Unknown, evidence };
     Decision { limit, inferred_ceiling: None }
-}
-
-/// The signs that `resource` is exhausted at the critical load, strongest first, with their weights. Only
-/// direct signs count for a resource that is known to be mostly free (`is_free`).
-fn signs_of(analysis: &Analysis, resource: Resource, is_free: bool) -> Vec<(u32, Evidence)> {
-    let at = analysis.critical_text();
-    let mine = SIGNS.iter().filter(|(of, _, _, weight, ..)| *of == resource && (*weight > 1 || !is_free));
-    let found = mine.filter_map(|&(_, counter, least, weight, unit, sentence)| {
-        let value = analysis.counter_at_critical(counter).filter(|value| *value >= least)?;
-        let below = analysis.counter_below(counter);
-        if below.is_some_and(|below| value <= RISE * below) {
-            return None;
-        }
-        let with_unit = |value| format!("{}{unit}", format::number(value));
-        let before = below.map(|below| format!(" ({} at lower loads)", with_unit(below)));
-        let sentence = sentence.replace("{}", &with_unit(value)) + &before.unwrap_or_default();
-        let evidence = Evidence::counted(resource, format!("at {at} {sentence}")).with(counter, value);
-        let evidence = match below {
-            Some(below) => evidence.with(format!("below_{counter}"), below),
-            None => evidence,
-        };
-        Some((weight, value / least, evidence))
-    });
-    // The decisive sign stands in front: the weightier one, else the one that exceeds its bound by more.
-    let mut found: Vec<_> = found.collect();
-    found.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
-    found.into_iter().map(|(weight, _, evidence)| (weight, evidence)).collect()
 }

@@ -7,7 +7,6 @@ pub mod ceiling;
 mod cells;
 mod columns;
 mod consider;
-mod contest;
 pub mod csv;
 mod doubts;
 mod fit;
@@ -15,6 +14,7 @@ mod latency;
 mod limit;
 mod measured;
 mod scalability;
+mod signs;
 mod table;
 mod words;
 
@@ -80,7 +80,10 @@ pub fn explain(table: &LoadTable) -> Explanation {
         forecast: analysis.verdicts().and_then(|_| forecast(table, capacity.value?)),
         capacity,
         predicted,
-        limit: table.limit.clone().unwrap_or_else(|| contest::weigh(&analysis, decision.limit)),
+        limit: match &table.limit {
+            Some(own) => signs::weigh_own(&analysis, own.clone()),
+            None => signs::weigh(&analysis, decision.limit),
+        },
         saturation: analysis.saturation(),
         scalability: analysis.scalability.clone(),
         largest_load: table.loads().last().copied(),

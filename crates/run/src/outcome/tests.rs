@@ -1,5 +1,6 @@
 //! Runs made of imagined trials: what is concluded from them.
 
+use base::outcome::Evidence;
 use serde_json::{Value, json};
 use stream::Stream;
 use transfer::Transfer;
@@ -265,6 +266,41 @@ fn own_counters_of_a_workload_limit_a_single_load() {
     // Nothing is drawn through one load, nor is it asked why no load failed.
     let text = run.variants[0].considerations.join("\n");
     assert!(text.starts_with("What would help: a larger receive buffer"), "{text}");
+}
+
+#[test]
+fn lost_cpu_time_weighs_against_own_counters_too() {
+    let limited = |spoilt: &[(&str, f64)], limit: Limit| {
+        let mut only = trial(1, (5.0, Phase::Single, Pass));
+        only.account.limit = Some(limit);
+        only.metrics.extend(spoilt.iter().map(|(name, value)| ((*name).to_owned(), Some(*value))));
+        concluded(&plan(1, json!({ "streams": 5 }), &[]), vec![only], json!({})).limit
+    };
+    let window = || Limit { resource: Resource::Workload(&transfer::presentation::WINDOW), ..path_is_full() };
+    for (spoilt, expected) in [
+        (&[("steal_percent", 30.0)][..], Certainty::Predicted),
+        (&[("steal_percent", 3.0)], Certainty::Confirmed),
+        // Others' load that made no thread of the target wait took nothing from it.
+        (&[("other_cpu_percent", 90.0)], Certainty::Confirmed),
+        (&[("other_cpu_percent", 90.0), ("cpu_wait_percent", 40.0)], Certainty::Predicted),
+    ] {
+        let limit = limited(spoilt, window());
+        assert_eq!(limit.certainty, expected, "{spoilt:?}");
+        assert_eq!(limit.contested().is_some(), expected == Certainty::Predicted, "{limit:?}");
+    }
+    let stolen = limited(&[("steal_percent", 30.0)], window());
+    let said = "at 5 streams the hypervisor took 30 % of a core, which may be the cause";
+    assert_eq!(stolen.evidence[0].statement, said);
+    // Whoever took the CPU, a full link is full.
+    let evidence = vec![Evidence::counted(Resource::Network, "the link is full").with("link_percent", 98.0)];
+    let full = limited(&[("steal_percent", 30.0)], Limit { evidence, ..path_is_full() });
+    assert_eq!(full.certainty, Certainty::Confirmed);
+    // The same of the load that failed above a capacity.
+    let mut trials = searched(&[(98.0, Search, Pass), (99.0, Search, Fail), (98.0, Confirm, Pass)]);
+    trials[1].account.limit = Some(path_is_full());
+    trials[1].metrics.insert("steal_percent".into(), Some(30.0));
+    let run = transferred(json!({ "protocol": "udp", "search": { "max": "1Gbit/s" } }), trials);
+    assert_eq!((run.limit.resource, run.limit.certainty), (Resource::Network, Certainty::Predicted));
 }
 
 fn transferred(settings: Value, trials: Vec<Trial>) -> Run {

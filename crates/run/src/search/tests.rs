@@ -15,7 +15,8 @@ fn search(plan: &LoadPlan, verdict: impl Fn(&Step, usize) -> Verdict) -> Vec<Tri
     let mut seen = Vec::new();
     while let Some(step) = next(plan, &seen) {
         let verdict = verdict(&step, seen.len());
-        seen.push(TrialResult { load: step.load, phase: step.phase, verdict });
+        let is_disturbed = verdict == Verdict::Invalid;
+        seen.push(TrialResult { load: step.load, phase: step.phase, verdict, is_disturbed });
     }
     seen
 }
@@ -168,10 +169,26 @@ fn small_search_begins_at_the_first_load() {
 fn fixed_load_is_offered_once() {
     let fixed = LoadPlan { fixed: Some(7), ..plan(10) };
     let seen = search(&fixed, carries(9));
-    assert_eq!(seen, [TrialResult { load: 7, phase: Phase::Single, verdict: Verdict::Pass }]);
+    let (phase, verdict) = (Phase::Single, Verdict::Pass);
+    assert_eq!(seen, [TrialResult { load: 7, phase, verdict, is_disturbed: false }]);
     assert_eq!(capacity(&fixed, &seen, "streams").value, Some(7.0));
     let seen = search(&fixed, carries(3));
     assert_eq!(capacity(&fixed, &seen, "streams").value, None, "lower loads were not tried");
+}
+
+#[test]
+fn fixed_load_that_others_disturbed_is_repeated() {
+    use Verdict::{Fail, Invalid, Pass};
+    let fixed = LoadPlan { fixed: Some(7), ..plan(10) };
+    for (disturbed, then, made) in [(1, Pass, 2), (2, Fail, 3), (9, Pass, DISTURBED_MAX)] {
+        let seen = search(&fixed, |_, n| if n < disturbed { Invalid } else { then });
+        assert_eq!(seen.len(), made, "{seen:?}");
+        let found = capacity(&fixed, &seen, "streams").value;
+        assert_eq!(found.is_some(), made == 2, "{seen:?}");
+    }
+    // What broke off, or was invalid by itself, would be so again.
+    let invalid = TrialResult { load: 7, phase: Phase::Single, verdict: Invalid, is_disturbed: false };
+    assert_eq!(next(&fixed, &[invalid]), None);
 }
 
 proptest! {

@@ -54,6 +54,23 @@ fn latency_bend_without_verdicts_bounds_the_prediction() {
 }
 
 #[test]
+fn latency_that_bends_before_an_assumed_ceiling_has_no_known_limit() {
+    let without = LOAD_TEST.replace(",errors", "").replace(",0\n", "\n").replace(",12\n", "\n");
+    for text in [LOAD_TEST, &without] {
+        let limit = explained(text, &[]).limit;
+        assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown), "{limit:?}");
+        let said = &limit.evidence[0].statement;
+        assert!(said.starts_with("at 80 users latency rose before any known ceiling was reached"), "{said}");
+        assert!(said.contains("CPU use was 81 % of an assumed one"), "{said}");
+        // A ceiling that is known is near at 81 %, and so is an assumed one that is used up.
+        let given = explained(text, &["cpu=1core"]).limit;
+        assert_eq!((given.resource, given.certainty), (Resource::Cpu, Certainty::Predicted), "{given:?}");
+        let full = explained(&text.replace("80,81,", "80,97,"), &[]).limit;
+        assert_eq!(full.resource, Resource::Cpu, "{full:?}");
+    }
+}
+
+#[test]
 fn failures_are_read_under_their_usual_names() {
     for header in [
         "errors",

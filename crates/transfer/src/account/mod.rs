@@ -129,7 +129,12 @@ fn held(settings: &TransferSettings, report: &TransferReport) -> Limit {
     };
     let evidence = ways.into_iter().flat_map(|(_, _, evidence)| evidence);
     let statements = std::iter::once(said.join("; ")).chain(evidence);
-    let evidence = statements.map(|statement| Evidence::counted(resource, statement)).collect();
+    let mut evidence: Vec<_> = statements.map(|statement| Evidence::counted(resource, statement)).collect();
+    let shares = report.directions.iter().filter_map(|way| link_share(report, way));
+    let full = shares.filter(|share| limit::is_full(*share)).max_by(f64::total_cmp);
+    if let (Resource::Network, Some(share), [first, ..]) = (resource, full, &mut evidence[..]) {
+        first.values.insert(Limit::LINK_PERCENT.to_owned(), 100.0 * share);
+    }
     Limit { resource, certainty, evidence }
 }
 

@@ -1,3 +1,4 @@
+use base::doubt::Doubt;
 use base::verdict::Verdict;
 use serde_json::json;
 
@@ -237,6 +238,32 @@ fn late_wakeups_of_the_sender_make_the_trial_invalid() {
         let is_cpu = resource == Some(Resource::Cpu);
         assert_eq!(verdict == Verdict::Invalid, is_cpu, "{sent} {came}: {resource:?}");
     }
+}
+
+#[test]
+fn transfer_that_the_hypervisor_slowed_is_invalid() {
+    let judged = |moved: u64, steal: f64| {
+        let mut report = report(bytes(moved), bytes(moved));
+        report.directions[0].receiver.as_mut().unwrap().steal = Some(steal);
+        judge(&TransferSettings::default(), &report)
+    };
+    // 721 of 956 Mbit/s: a quarter is missing.
+    let spoilt = judged(90_125_000, 0.51);
+    let said = "the hypervisor took 51 % of a core: only 721 Mbit/s of 956.4 Mbit/s arrived";
+    assert_eq!((spoilt.verdict, spoilt.reasons[0].as_str()), (Verdict::Invalid, said));
+    assert_eq!(spoilt.doubts, [Doubt::CpuStolen { steal_percent: 51.0 }]);
+    for (moved, steal, is_short) in
+        [(90_125_000, 0.2, true), (90_125_000, 0.0, true), (118_000_000, 0.51, false)]
+    {
+        let judged = judged(moved, steal);
+        assert_eq!((judged.verdict, judged.is_short), (Verdict::Pass, is_short), "{moved} {steal}");
+    }
+    let unmet = |steal| {
+        let mut report = report(bytes(90_125_000), bytes(90_125_000));
+        report.directions[0].sender.as_mut().unwrap().steal = Some(steal);
+        judge(&TransferSettings::read(json!({ "rate": "900Mbit/s" })).unwrap(), &report).verdict
+    };
+    assert_eq!((unmet(0.51), unmet(0.0)), (Verdict::Invalid, Verdict::Fail));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The counters that a limit is derived from, and their sentences.
 
 use base::format::quantity;
-use base::limit_rules::{CPU_WAIT, CPU_WAIT_SIGN, LOSS, THREAD, THREAD_SIGN, WAITING_SIGN};
+use base::limit_rules::{CPU_WAIT, CPU_WAIT_SIGN, LOSS, LimitRule, THREAD, THREAD_SIGN, WAITING_SIGN};
 
 use crate::flow::ThreadReport;
 use crate::report::{DatagramLoss, DirectionReport, EndReport, Waits};
@@ -19,8 +19,8 @@ pub(in super::super) fn percent(share: f64) -> String {
 pub(super) struct Load {
     /// Running, or waiting for a CPU.
     pub(super) taken: f64,
-    /// Waiting for a CPU.
-    pub(super) ready: f64,
+    /// Waiting for a CPU; absent where that is not counted.
+    pub(super) ready: Option<f64>,
 }
 
 impl Load {
@@ -30,23 +30,30 @@ impl Load {
         }
         // A peer that reports only its CPU time: one flow has one thread.
         let cpu_s = end.cpu_s.filter(|cpu_s| *cpu_s > 0.0 && end.flows.len() == 1)?;
-        Some(Self { taken: cpu_s / end.elapsed_s()?, ready: 0.0 })
+        Some(Self { taken: cpu_s / end.elapsed_s()?, ready: None })
     }
 
     pub(super) fn of_threads(threads: &[ThreadReport]) -> Option<Self> {
         // A thread that waits for a CPU has no idle time either.
-        let taken =
-            |thread: &ThreadReport| thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64 + ready_share(thread);
-        let least = |of: &dyn Fn(&ThreadReport) -> f64| threads.iter().map(of).min_by(f64::total_cmp);
-        Some(Self { taken: least(&taken)?, ready: least(&ready_share)? })
+        let taken = |thread: &ThreadReport| {
+            thread.cpu_ns as f64 / thread.wall_ns.max(1) as f64 + ready_share(thread).unwrap_or(0.0)
+        };
+        let waited: Option<Vec<f64>> = threads.iter().map(ready_share).collect();
+        let ready = waited.and_then(|all| all.into_iter().min_by(f64::total_cmp));
+        Some(Self { taken: threads.iter().map(taken).min_by(f64::total_cmp)?, ready })
     }
 
     pub(super) fn is_full(&self) -> bool {
-        THREAD.is_used_up(self.taken) || CPU_WAIT.is_used_up(self.ready)
+        THREAD.is_used_up(self.taken) || self.waited(CPU_WAIT).is_some()
     }
 
     pub(super) fn is_near(&self) -> bool {
-        THREAD_SIGN.is_used_up(self.taken) && CPU_WAIT_SIGN.is_used_up(self.ready)
+        THREAD_SIGN.is_used_up(self.taken) && self.waited(CPU_WAIT_SIGN).is_some()
+    }
+
+    /// Its time waiting for a CPU, if that is known, and as much as a rule says.
+    pub(super) fn waited(&self, rule: LimitRule) -> Option<f64> {
+        self.ready.filter(|share| rule.is_used_up(*share))
     }
 }
 
@@ -61,9 +68,9 @@ pub(in super::super) enum CpuShare {
 /// How the least busy thread of an end spent its time, if its CPU is the limit.
 pub(in super::super) fn full_cpu_share(end: &EndReport) -> Option<CpuShare> {
     let load = Load::of(end).filter(Load::is_full)?;
-    Some(match CPU_WAIT.is_used_up(load.ready) {
-        true => CpuShare::Waited(load.ready.min(1.0)),
-        false => CpuShare::Taken(load.taken.min(1.0)),
+    Some(match load.waited(CPU_WAIT) {
+        Some(ready) => CpuShare::Waited(ready.min(1.0)),
+        None => CpuShare::Taken(load.taken.min(1.0)),
     })
 }
 
@@ -72,9 +79,9 @@ pub(in super::super) fn is_out_of_cpu(end: &EndReport) -> bool {
     full_cpu_share(end).is_some()
 }
 
-/// The share of its time that a thread waited for a CPU.
-fn ready_share(thread: &ThreadReport) -> f64 {
-    thread.ready_ns.unwrap_or(0) as f64 / thread.wall_ns.max(1) as f64
+/// The share of its time that a thread waited for a CPU; absent where the kernel does not count it.
+fn ready_share(thread: &ThreadReport) -> Option<f64> {
+    Some(thread.ready_ns? as f64 / thread.wall_ns.max(1) as f64)
 }
 
 pub(super) fn cpu_sentence(end: &EndReport, word: &str) -> Option<String> {
@@ -82,7 +89,7 @@ pub(super) fn cpu_sentence(end: &EndReport, word: &str) -> Option<String> {
         let load = Load::of(end)?;
         return Some(format!("the {word} end used {} of a core", percent(load.taken)));
     };
-    let waited = end.threads.iter().map(ready_share).fold(0.0, f64::max);
+    let waited = end.threads.iter().filter_map(ready_share).fold(0.0, f64::max);
     let used = percent(most / 100.0);
     Some(match waited {
         // The larger one first.

@@ -12,7 +12,7 @@ fn end(cpu_share: f64, waits: Option<(u64, u64, u64)>) -> EndReport {
         sndbuf_limited_us: Some(sndbuf),
         ..Waits::default()
     });
-    let thread = ThreadReport { cpu_ns: (cpu_share * 1e9) as u64, ready_ns: None, wall_ns: 1_000_000_000 };
+    let thread = ThreadReport { cpu_ns: (cpu_share * 1e9) as u64, ready_ns: Some(0), wall_ns: 1_000_000_000 };
     let (flows, waits) = (vec![flow], waits.into_iter().collect());
     EndReport { flows, waits, threads: vec![thread], ..EndReport::default() }
 }
@@ -117,6 +117,7 @@ fn stolen_and_waited_for_cpu_weigh_against_other_causes() {
         ((all, 0, 0), Some(0.754), 0.0, 0.2, None),
         ((all, 900_000, 0), None, 0.51, 0.0, Some((Held::Window, Predicted))),
         ((all, 0, 800_000), None, 0.51, 0.0, Some((Held::SendBuffer, Predicted))),
+        ((all, 900_000, 0), None, 0.0, 0.2, Some((Held::Window, Predicted))),
         // A full link is full, whoever took the CPU.
         ((all, 0, 0), Some(0.98), 0.51, 0.0, Some((Held::Path, Confirmed))),
     ] {
@@ -127,6 +128,25 @@ fn stolen_and_waited_for_cpu_weigh_against_other_causes() {
         assert_eq!(cause, expected, "{waits:?} {link_share:?} {steal} {ready_s}");
         assert_eq!(evidence[0] == "the hypervisor took 51 % of a core", steal > 0.5, "{evidence:?}");
     }
+}
+
+#[test]
+fn unknown_waits_for_a_cpu_are_not_none() {
+    let sender = end(0.2, Some((1_000_000, 0, 0)));
+    let mut uncounted = end(0.2, None);
+    uncounted.threads[0].ready_ns = None;
+    let mut other_program = end(0.2, None);
+    other_program.threads.clear();
+    other_program.cpu_s = Some(0.2);
+    let said = "how long the receiving end waited for a CPU is unknown".to_owned();
+    for receiver in [Some(uncounted), Some(other_program), None] {
+        let (cause, evidence) = of(&up(sender.clone(), receiver), Asked::FlatOut, None);
+        assert_eq!(cause, Some((Held::Path, Predicted)));
+        assert!(evidence.contains(&said), "{evidence:?}");
+    }
+    let (cause, evidence) = of(&up(sender, end(0.2, None)), Asked::FlatOut, None);
+    assert_eq!(cause, Some((Held::Path, Confirmed)));
+    assert!(!evidence.contains(&said), "{evidence:?}");
 }
 
 #[test]
@@ -163,8 +183,9 @@ fn cpu_time_alone_shows_a_full_peer() {
 #[test]
 fn idle_thread_rules_out_a_cpu_limit() {
     let mut sender = end(0.98, Some((1_000_000, 0, 0)));
-    sender.threads.push(ThreadReport { cpu_ns: 10, ready_ns: None, wall_ns: 1_000_000_000 });
-    let way = DirectionReport { direction: Direction::Down, sender: Some(sender), receiver: None };
+    sender.threads.push(ThreadReport { cpu_ns: 10, ready_ns: Some(0), wall_ns: 1_000_000_000 });
+    let receiver = Some(end(0.2, None));
+    let way = DirectionReport { direction: Direction::Down, sender: Some(sender), receiver };
     assert_eq!(held(&way, Asked::FlatOut, Some(0.5)), Some((Held::Path, Confirmed)));
 }
 
@@ -203,7 +224,7 @@ fn full_link_is_the_limit_before_cpus() {
 fn drained_send_buffer_is_the_limit() {
     let mut sender = end(0.1, Some((1_000_000, 0, 0)));
     (sender.waits[0].looks, sender.waits[0].drained) = (10, 9);
-    let mut way = up(sender, None);
+    let mut way = up(sender, end(0.1, None));
     let (cause, evidence) = of(&way, Asked::FlatOut, None);
     assert_eq!(cause, Some((Held::SendBuffer, Confirmed)));
     assert!(evidence.iter().any(|line| line.contains("90 %")), "{evidence:?}");
