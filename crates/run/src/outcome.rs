@@ -176,12 +176,19 @@ fn findings(trials: &[&Trial], headline_metrics: &[&str]) -> Vec<LoadMetric> {
     if all.first().is_some_and(is_known) { all.into_iter().filter(is_known).collect() } else { Vec::new() }
 }
 
-/// The limit by the workload's own counters at the lowest load that failed above the capacity.
+/// The limit by the workload's own counters at the lowest load that failed above the capacity: as a higher
+/// load confirms it, if only that does.
 fn limit_above(trials: &[&Trial], capacity: &Capacity) -> Option<Limit> {
     let above = |trial: &&&Trial| trial.verdict == Verdict::Fail && Some(trial.load) > capacity.value;
-    let limited = trials.iter().filter(above).filter(|trial| trial.account.limit.is_some());
-    let limit = limited.min_by(|a, b| a.load.total_cmp(&b.load))?.account.limit.clone();
-    limit.filter(|limit| limit.resource != Resource::None && limit.certainty == Certainty::Confirmed)
+    let mut failed: Vec<&Trial> = trials.iter().filter(above).copied().collect();
+    failed.sort_by(|a, b| a.load.total_cmp(&b.load));
+    let limits: Vec<&Limit> = failed.iter().filter_map(|trial| trial.account.limit.as_ref()).collect();
+    let nearest = *limits.first()?;
+    let confirms =
+        |limit: &&Limit| limit.resource == nearest.resource && limit.certainty == Certainty::Confirmed;
+    let limit = limits.iter().copied().find(confirms).unwrap_or(nearest);
+    let is_known = limit.resource != Resource::None && limit.certainty != Certainty::Unknown;
+    is_known.then(|| limit.clone())
 }
 
 type KnownCeilings = (BTreeMap<Resource, Ceiling>, Vec<Doubt>);

@@ -342,6 +342,25 @@ fn limit_of_a_search_is_that_of_the_failed_load() {
 }
 
 #[test]
+fn higher_load_confirms_the_limit_of_the_lowest_failed_load() {
+    let of = |resource, certainty| Some(Limit { resource, certainty, evidence: Vec::new() });
+    let (network, player) = (Resource::Network, Resource::Player);
+    for (at_99, at_120, found) in [
+        (of(network, Certainty::Predicted), of(network, Certainty::Confirmed), Certainty::Confirmed),
+        (of(network, Certainty::Predicted), of(player, Certainty::Confirmed), Certainty::Predicted),
+        (of(network, Certainty::Predicted), None, Certainty::Predicted),
+        (of(network, Certainty::Unknown), None, Certainty::Unknown),
+    ] {
+        let trials = [(98.0, Search, Pass), (120.0, Search, Fail), (99.0, Search, Fail), (98.0, Confirm, Pass)];
+        let mut trials = searched(&trials);
+        (trials[1].account.limit, trials[2].account.limit) = (at_120, at_99);
+        let run = transferred(json!({ "protocol": "udp", "search": { "max": "1Gbit/s" } }), trials);
+        let resource = if found == Certainty::Unknown { Resource::None } else { network };
+        assert_eq!((run.limit.resource, run.limit.certainty), (resource, found));
+    }
+}
+
+#[test]
 fn run_fails_if_all_trials_broke_off() {
     let mut trials = searched(&[(1.0, Phase::Single, Fail), (1.0, Phase::Single, Fail)]);
     trials[0].account.broke_off = Some("the server gave up".into());
