@@ -351,7 +351,8 @@ fn higher_load_confirms_the_limit_of_the_lowest_failed_load() {
         (of(network, Certainty::Predicted), None, Certainty::Predicted),
         (of(network, Certainty::Unknown), None, Certainty::Unknown),
     ] {
-        let trials = [(98.0, Search, Pass), (120.0, Search, Fail), (99.0, Search, Fail), (98.0, Confirm, Pass)];
+        let trials =
+            [(98.0, Search, Pass), (120.0, Search, Fail), (99.0, Search, Fail), (98.0, Confirm, Pass)];
         let mut trials = searched(&trials);
         (trials[1].account.limit, trials[2].account.limit) = (at_120, at_99);
         let run = transferred(json!({ "protocol": "udp", "search": { "max": "1Gbit/s" } }), trials);
