@@ -3,6 +3,7 @@
 //! `scripts/run-tests` runs nothing beside them.
 
 mod crash;
+mod daq_limits;
 mod ground_truth;
 mod players;
 mod survey;

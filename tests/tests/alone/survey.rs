@@ -1,4 +1,4 @@
-//! `kagiri survey`, interrupted. Alone, because it fills the machine.
+//! `kagiri survey`, whole and interrupted. Alone, because it fills the machine.
 
 use std::time::Duration;
 
@@ -23,4 +23,18 @@ fn survey_is_interrupted_while_it_calibrates_and_measures() {
         let listed = world.run(&["runs", "list"]).code(0).stdout;
         assert_eq!(!listed.contains("no runs"), measured, "a run begins with the first trials: {listed}");
     }
+}
+
+#[test]
+fn survey_ends_with_a_capacity_and_a_report_that_is_there() {
+    let _alone = alone();
+    let world = World::new();
+    let ended = world.measure(&["survey"], PATIENCE * 8).code(0);
+    let said = &ended.stdout;
+    assert!(said.contains("Carries "), "{said}");
+    let named = said.lines().find_map(|line| line.strip_prefix("Report: ")).expect("it names its report");
+    let report = std::fs::read_to_string(named).expect("the report is there");
+    let runs = world.run(&["runs", "list", "--json"]).code(0).json();
+    let mut ids = runs.as_array().expect("runs").iter().filter_map(|run| run["run"].as_str());
+    assert!(ids.any(|id| report.contains(id)) && report.contains("</html>"), "{named} is of no stored run");
 }
