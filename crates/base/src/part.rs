@@ -27,7 +27,7 @@ pub struct PartSpec {
     /// The host it runs on: [`HERE`], or a fleet's.
     pub host: String,
     pub settings: Value,
-    /// How many streams, flows or sources its report lists one by one: a host's answer may be that much longer.
+    /// How many streams, flows or sources its report lists one by one: an answer may be that much longer.
     #[serde(default)]
     pub report_items: u64,
 }

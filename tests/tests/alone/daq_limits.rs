@@ -1,5 +1,5 @@
-//! A switch's port whose limits are known by arithmetic: the search of `kagiri daq` finds them, for sources, rate
-//! and size, and names the cause.
+//! A switch's port whose limits are known by arithmetic: the search of `kagiri daq` finds them, for sources,
+//! rate and size, and names the cause.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The builder's port takes 20 Mbit/s, which two cores offer easily, and holds 64 KiB. A fragment of 1 KiB is a
-/// packet of 1154 bytes: 56 fit, and 2166 pass in a second.
+/// The builder's port takes 20 Mbit/s, which two cores offer easily, and holds 64 KiB. A fragment of 1 KiB is
+/// a packet of 1154 bytes: 56 fit, and 2166 pass in a second.
 const LAB: &str = r#"
 name = "daq-limits"
 [host.source]

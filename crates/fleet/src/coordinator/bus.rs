@@ -40,7 +40,6 @@ pub struct FleetBus {
     coordinator: Coordinator,
     local: LocalBus,
     placed: BTreeMap<String, String>,
-    /// How much the report of each part on another host lists.
     report_items: BTreeMap<String, u64>,
     bounds_ns: ByHostNs,
     /// The agents know that the run is over, because the user stopped it.
@@ -324,13 +323,11 @@ impl Bus for FleetBus {
                 }
             }
         }
-        let requests: Vec<_> = by_host
-            .iter()
-            .map(|(host, parts)| {
-                let items = parts.iter().filter_map(|part| self.report_items.get(part)).sum();
-                (host.clone(), Request::Stop { run: self.run(), parts: parts.clone() }, items)
-            })
-            .collect();
+        let request = |(host, parts): (&String, &Vec<String>)| {
+            let items = parts.iter().filter_map(|part| self.report_items.get(part)).sum();
+            (host.clone(), Request::Stop { run: self.run(), parts: parts.clone() }, items)
+        };
+        let requests = by_host.iter().map(request).collect();
         if self.is_released.get() {
             let gone = || Err(BusError::Unknown("the run was stopped, and all its parts ended".to_owned()));
             ended.extend(by_host.into_values().flatten().map(|part| (part, gone())));
@@ -343,11 +340,10 @@ impl Bus for FleetBus {
             let answer = answers.remove(&host);
             let single = self.await_single(&host);
             for part in parts {
-                if single.is_err() {
-                    ended.insert(part, Err(BusError::TwoAgents { host: host.clone() }));
-                    continue;
-                }
-                let report = fan_out::part_report(&host, &part, answer.as_ref());
+                let report = match single {
+                    Ok(()) => fan_out::part_report(&host, &part, answer.as_ref()),
+                    Err(_) => Err(BusError::TwoAgents { host: host.clone() }),
+                };
                 ended.insert(part, report);
             }
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::quantity::Quantity;
 use super::rates::Sample;
 
-/// 13 minutes at 10 Hz; as JSON, this many samples of all quantities are half of what a coordinator reads of a
+/// 13 minutes at 10 Hz; as JSON, so many samples of all quantities are half of what a coordinator reads of a
 /// host. A longer recording has fewer samples per second.
 const SAMPLES_MAX: usize = 8192;
 /// How far the other programs' CPU may fall below zero before it is taken for noise of the host's counter:

@@ -1,5 +1,5 @@
-//! Counters that speak for a limit, and those that speak against it: CPU time that others took can make a load
-//! fail, whatever else was nearly used up.
+//! Counters that speak for a limit, and those that speak against it: CPU time that others took can make a
+//! load fail, whatever else was nearly used up.
 
 use base::format;
 use base::outcome::{Certainty, Evidence, Limit, Resource};
