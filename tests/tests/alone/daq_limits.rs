@@ -56,8 +56,8 @@ fn search_finds(settings: &str, truth: std::ops::RangeInclusive<f64>, resource: 
 
 #[test]
 fn a_shallow_port_takes_56_sources_at_once() {
-    let settings = "pattern = 'push'\nsearch.vary = 'sources'\nsearch.max = 320\n\
-                    objective.completion_p99_max = '100ms'\n";
+    let settings = "pattern = 'push'\nlink = '20Mbit/s'\nbuffer = '64KiB'\nsearch.vary = 'sources'\n\
+                    search.max = 320\nobjective.completion_p99_max = '100ms'\n";
     search_finds(settings, 46.0..=60.0, "buffer");
 }
 
