@@ -309,7 +309,7 @@ pub fn confirmation(capacity: &Capacity) -> String {
     format!("passed {}; {next}", times(capacity.passes))
 }
 
-pub const PREDICTION_REFUTED: &str = "none: far smaller loads failed than costs and ceilings predict";
+pub const PREDICTION_REFUTED: &str = "none: the trials contradict what costs and ceilings predict";
 
 /// Why nothing is predicted.
 pub const NOT_PREDICTED: &str = "no resource has both a measurable cost and a known ceiling";

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base::limit_rules::EXCEEDED_FROM;
+use base::limit_rules::{CEILING, EXCEEDED_FROM};
 use base::outcome::{Ceiling, Resource, Saturation};
 use base::statistics::median;
 use base::verdict::Verdict;
@@ -139,18 +139,40 @@ impl<'a> Analysis<'a> {
         (!is_exceeded && is_flat(fit, last, load, used)).then(|| (used, fit.line.at(load)))
     }
 
+    /// The load at which a resource's line meets its ceiling, unless the table itself refutes it.
+    pub fn saturates_at(&self, resource: Resource) -> Option<f64> {
+        let load = self.fits.get(&resource)?.meets(self.ceilings.get(&resource)?.value)?;
+        self.spared_beyond(resource, load).is_none().then_some(load)
+    }
+
+    /// The greatest load beyond the one at which a resource's line meets its ceiling, and what it used there, if
+    /// that is less than the ceiling: the line does not hold so far. Known without verdicts only; a load that
+    /// failed may use less because it failed.
+    pub fn refuting_usage(&self, resource: Resource) -> Option<(f64, f64)> {
+        let load = self.fits.get(&resource)?.meets(self.ceilings.get(&resource)?.value)?;
+        self.spared_beyond(resource, load)
+    }
+
+    fn spared_beyond(&self, resource: Resource, load: f64) -> Option<(f64, f64)> {
+        let ceiling = self.ceilings.get(&resource).filter(|_| self.measured.is_none())?.value;
+        let beyond = points(self.table.rows.iter(), resource).into_iter().filter(|(at, _)| *at > load);
+        let greatest = beyond.max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)))?;
+        (greatest.1 < CEILING.used_up_from * ceiling).then_some(greatest)
+    }
+
     pub fn saturation(&self) -> BTreeMap<Resource, Saturation> {
         let of = |(resource, fit): (&Resource, &Fit)| {
-            (*resource, fit.saturation(*resource, self.ceilings.get(resource)))
+            let saturation = fit.saturation(*resource, self.ceilings.get(resource));
+            let saturates_at = self.saturates_at(*resource);
+            let saturates_interval = saturates_at.and(saturation.saturates_interval);
+            (*resource, Saturation { saturates_at, saturates_interval, ..saturation })
         };
         self.fits.iter().map(of).collect()
     }
 
     pub fn first_saturated(&self) -> Option<(Resource, f64)> {
-        let meets = |(resource, fit): (&Resource, &Fit)| {
-            Some((*resource, fit.meets(self.ceilings.get(resource)?.value)?))
-        };
-        self.fits.iter().filter_map(meets).min_by(|a, b| a.1.total_cmp(&b.1))
+        let known = self.fits.keys().filter_map(|resource| Some((*resource, self.saturates_at(*resource)?)));
+        known.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     /// The capacity that the lines and ceilings alone predict: whole units where loads are counted.

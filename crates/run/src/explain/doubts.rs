@@ -10,6 +10,8 @@ use super::table::RESOURCES;
 
 /// A prediction beyond this many times the greatest measured load is a guess.
 const FAR: f64 = 4.0;
+/// A prediction below this share of a load that passed is wrong, rather than inexact.
+const MUCH_LESS: f64 = 0.6;
 /// Departures from the line below this share (in %) do not matter for a prediction of a whole number.
 const LINEAR_PERCENT: f64 = 10.0;
 /// A resource that uses less than this share of its ceiling does not become the limit by not being linear.
@@ -49,18 +51,26 @@ fn disagreement(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt>
     let measured = analysis.measured.as_ref()?;
     let (predicted, value) = (explanation.predicted?, measured.capacity.value?);
     let is_open = measured.failed.is_none() && predicted >= value;
-    let tolerance = (0.05 * value).max(if analysis.table.is_counted() { 1.0 } else { 0.0 });
-    let disagrees = (predicted - value).abs() > tolerance && !is_open;
+    let disagrees = (predicted - value).abs() > tolerance(analysis, value) && !is_open;
     disagrees.then_some(Doubt::PredictionDisagrees { predicted, measured: value })
 }
 
-/// Whether a load failed that is far smaller than the predicted one: the lines do not hold that far.
+/// Whether trials contradict a prediction: a smaller load failed, or a much larger one passed.
 pub fn is_refuted(analysis: &Analysis, predicted: f64) -> bool {
     if turned_before(analysis, predicted).is_some() {
         return true;
     }
-    let failed = analysis.verdicts().and_then(|measured| measured.failed);
-    failed.is_some_and(|failed| failed > 0.0 && predicted > FAR * failed)
+    let Some(measured) = analysis.verdicts() else { return false };
+    let failed = measured.failed.is_some_and(|failed| predicted - failed > tolerance(analysis, failed));
+    let passed = measured.carried.is_some_and(|carried| {
+        predicted < MUCH_LESS * carried && carried - predicted > tolerance(analysis, carried)
+    });
+    failed || passed
+}
+
+/// How far a prediction may miss a load: one unit of it, or 5 % of a large one.
+fn tolerance(analysis: &Analysis, load: f64) -> f64 {
+    (0.05 * load).max(if analysis.table.is_counted() { 1.0 } else { 0.0 })
 }
 
 /// Without verdicts: what turned at a load that a prediction lies beyond.

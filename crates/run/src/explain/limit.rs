@@ -120,8 +120,7 @@ fn choose(candidates: &[Candidate]) -> Option<(usize, Certainty)> {
 /// Collects the evidence against one resource.
 fn candidate(analysis: &Analysis, resource: Resource) -> Candidate {
     let ceiling = analysis.ceilings.get(&resource);
-    let saturates_at =
-        ceiling.and_then(|ceiling| analysis.fits.get(&resource).and_then(|fit| fit.meets(ceiling.value)));
+    let saturates_at = analysis.saturates_at(resource);
     let share = analysis.share_at_critical(resource).map(|(share, _)| share);
     let assumed = ceiling.is_some_and(|ceiling| ceiling.source.starts_with(ASSUMED));
     let is_free = !assumed && share.is_some_and(|share| share < FREE);
@@ -211,7 +210,7 @@ fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
     let unit = &analysis.table.load_unit;
     let cost = words::cost_with_interval(resource, fit.line.slope, fit.slope_interval(), fit.n);
     let mut statement = format!("each {} costs {cost}", words::one(unit));
-    let end = analysis.ceilings.get(&resource).and_then(|ceiling| Some((ceiling, fit.meets(ceiling.value)?)));
+    let end = analysis.ceilings.get(&resource).zip(analysis.saturates_at(resource));
     if let Some((ceiling, load)) = end {
         let (value, source) = (words::figure(resource, ceiling.value), &ceiling.source);
         let at = words::load(load, unit);
@@ -222,6 +221,11 @@ fn growth(analysis: &Analysis, resource: Resource) -> Option<Evidence> {
             let (at, given) = (words::load(failed, unit), words::figure(resource, fit.line.at(failed)));
             statement += &format!("; at {at}, which failed, {given} was expected");
         }
+    }
+    if let Some((load, used)) = analysis.refuting_usage(resource) {
+        let (at, used, subject) =
+            (words::load(load, unit), words::amount(resource, used), words::subject(resource));
+        statement += &format!("; at {at} {subject} use was only {used}: the line does not hold so far");
     }
     let evidence = Evidence::inferred(resource, statement);
     let evidence = evidence.with(format!("cost_per_load_{}", resource.unit_suffix()), fit.line.slope);

@@ -1,6 +1,6 @@
 //! Tables of load tests: errors, latencies and throughputs beside the usage; what may be concluded of them.
 
-use base::doubt::Doubt;
+use base::doubt::{Doubt, DoubtNote};
 use base::outcome::{Certainty, Resource};
 use base::verdict::Verdict;
 use run::explain::csv::read;
@@ -33,6 +33,31 @@ fn load_with_errors_fails_and_latency_bend_is_named() {
     // One core is an assumption: nothing is confirmed by it.
     assert_ne!(explanation.limit.certainty, Certainty::Confirmed, "{said}");
     assert!(explanation.ignored_columns.is_empty(), "{:?}", explanation.ignored_columns);
+    // The line gives 99 users, but 80 failed.
+    assert_eq!(explanation.predicted, None);
+    let disagrees = |note: &DoubtNote| matches!(note.doubt, Doubt::PredictionDisagrees { .. });
+    assert!(explanation.doubts.iter().any(disagrees), "{:?}", explanation.doubts);
+}
+
+#[test]
+fn line_that_larger_loads_of_the_table_contradict_predicts_nothing() {
+    let table =
+        "threads,tps,cpu_pct\n1,100,5\n2,196,10\n4,370,20\n8,640,38\n16,920,60\n32,1010,75\n64,850,88\n";
+    // The line through the first five loads reaches a core at 22 threads, but 64 use 88 % of it.
+    let explanation = explained(table, &[]);
+    assert_eq!(explanation.predicted, None);
+    assert_eq!(explanation.saturation[&Resource::Cpu].saturates_at, None);
+    let limit = &explanation.limit;
+    assert_eq!((limit.resource, limit.certainty), (Resource::None, Certainty::Unknown));
+    let said = statements(&explanation);
+    assert!(
+        said.contains("at 64 threads CPU use was only 88 % of a core: the line does not hold so far"),
+        "{said}"
+    );
+    assert_eq!(explanation.capacity.interval, [Some(16.0), Some(32.0)]);
+    // Where the greatest load uses the core up, the line holds.
+    let full = table.replace("75\n64,850,88", "97\n64,850,99");
+    assert_eq!(explained(&full, &[]).limit.resource, Resource::Cpu);
 }
 
 #[test]
