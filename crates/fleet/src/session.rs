@@ -11,7 +11,7 @@ use crate::FleetError;
 use crate::endpoint::Endpoint;
 use crate::identity::connect_error::without_source_locations;
 use crate::identity::{self, Credentials, LEASE};
-use crate::tunnel::{self, Tunnel};
+use crate::tunnel::{self, Acceptor};
 
 pub use crate::identity::ZenohSetting;
 
@@ -38,12 +38,12 @@ impl Role {
     }
 }
 
-/// A zenoh session, with the tunnel that carries its links if they are secured.
+/// A zenoh session, with what accepts its links if they are secured.
 #[derive(Debug)]
 pub struct BusSession {
     session: Session,
-    /// Closed after the session.
-    _tunnel: Option<Tunnel>,
+    /// Ends after the session.
+    _acceptor: Option<Acceptor>,
 }
 
 impl Deref for BusSession {
@@ -77,44 +77,32 @@ pub fn open(
     match role {
         Role::Client { connect } => {
             let Some((host, port)) = secured(connect) else {
-                return Ok(BusSession { session: open(role, &settings)?, _tunnel: None });
+                return Ok(BusSession { session: open(role, &settings)?, _acceptor: None });
             };
             let credentials = credentials.ok_or_else(|| failed("tls/... needs credentials".to_owned()))?;
             let joined = tunnel::connect(&host, port, credentials, within);
             let joined = joined.map_err(|error| failed(error.to_string()))?;
-            if let Some(secret) = &joined.secret {
-                settings.extend(usrpwd("user", &credentials.holder.to_string()));
-                settings.extend(usrpwd("password", secret));
-            }
-            let session = open(&Role::Client { connect: joined.endpoint.clone() }, &settings);
-            let session = session.inspect_err(|_| joined.log_end())?;
-            Ok(BusSession { session, _tunnel: Some(joined.tunnel) })
+            let session = open(&Role::Client { connect: joined.offer.endpoint() }, &settings);
+            Ok(BusSession { session: session.inspect_err(|_| joined.log_end())?, _acceptor: None })
         }
         Role::Router { listen } => {
-            // Each session needs a descriptor, and each secured one a second. With too few, zenoh reports the
+            // Each session needs a descriptor, and each secured one a second one. With too few, zenoh reports the
             // error later.
             let _ = sys::thread::raise_file_limit(u64::from(3 * SESSIONS_MAX + JOINING_MAX));
             let Some((host, port)) = listen.iter().find_map(|endpoint| secured(endpoint)) else {
-                return Ok(BusSession { session: open(role, &settings)?, _tunnel: None });
+                return Ok(BusSession { session: open(role, &settings)?, _acceptor: None });
             };
             let credentials = credentials.ok_or_else(|| failed("tls/... needs credentials".to_owned()))?;
-            let bind = || -> std::io::Result<_> {
-                let listener = tunnel::Listener::bind(&host, port, credentials)?;
-                let users = listener.write_users()?;
-                Ok((listener, users))
-            };
-            let (listener, users) = bind().map_err(|error| failed(error.to_string()))?;
-            if let Some(users) = users {
-                settings.extend(usrpwd("dictionary_file", &users.display().to_string()));
-            }
+            let listener = tunnel::Listener::bind(&host, port, credentials);
+            let listener = listener.map_err(|error| failed(error.to_string()))?;
             // In a fleet with passwords, only zenoh learns whose link it is.
             let links = tunnel::LINKS_PER_MEMBER_MAX * credentials.hosts().len().max(1);
             settings.push((MAX_SESSIONS.to_owned(), links.min(SESSIONS_MAX as usize).to_string()));
             let plain = listen.iter().filter(|endpoint| secured(endpoint).is_none()).cloned();
             let listen = plain.chain([listener.bus_endpoint()]).collect();
             let session = open(&Role::Router { listen }, &settings)?;
-            let tunnel = listener.start().map_err(|error| failed(error.to_string()))?;
-            Ok(BusSession { session, _tunnel: Some(tunnel) })
+            let acceptor = listener.start().map_err(|error| failed(error.to_string()))?;
+            Ok(BusSession { session, _acceptor: Some(acceptor) })
         }
     }
 }
@@ -125,10 +113,6 @@ fn secured(endpoint: &str) -> Option<(String, u16)> {
         Ok(Endpoint::Tls { host, port }) => Some((host, port)),
         _ => None,
     }
-}
-
-fn usrpwd(key: &str, value: &str) -> Option<ZenohSetting> {
-    Some((format!("transport/auth/usrpwd/{key}"), text(value)))
 }
 
 /// Closes a session within [`CLOSE_WITHIN`]. zenoh itself waits for sessions that are still joining; it

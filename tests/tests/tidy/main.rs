@@ -17,10 +17,11 @@ const FILE_LINES_MAX: usize = 400;
 const COLUMNS_MAX: [(&str, usize); 2] = [(".rs", 110), (".md", 120)];
 
 /// Every crate with its layer. A crate may use only crates of lower layers.
-const LAYERS: [(&str, u32); 21] = [
+const LAYERS: [(&str, u32); 22] = [
     ("kagiri-features", 0),
     ("kagiri-base", 0),
     ("kagiri-sys", 1),
+    ("zenoh-link-tls", 1),
     ("kagiri-store", 1),
     ("kagiri-reactor", 2),
     ("kagiri-mpegts", 2),

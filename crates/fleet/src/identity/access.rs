@@ -51,7 +51,7 @@ fn router_tls(passwords: bool) -> [(&'static str, Value); 6] {
 /// are not verified, and an agent may use any.
 pub fn access_control(credentials: Option<&Credentials>) -> ZenohSetting {
     let value = match credentials {
-        Some(credentials) => rules(&credentials.members, "usernames"),
+        Some(credentials) => rules(&credentials.members, property(credentials.uses_passwords())),
         None => rules_of_anybody(),
     };
     ("access_control".into(), value.to_string())
@@ -127,7 +127,11 @@ fn rules_of_anybody() -> Value {
     denied_but(rules, vec![json!({"id": "anybody"})], policies)
 }
 
-/// `property`: by what zenoh knows a member.
+/// By what zenoh knows a member.
+fn property(uses_passwords: bool) -> &'static str {
+    if uses_passwords { "usernames" } else { "cert_common_names" }
+}
+
 fn rules(members: &[Member], property: &str) -> Value {
     let subjects = members.iter().map(|member| {
         let name = member.to_string();
@@ -187,7 +191,7 @@ pub fn zenohd(members: &[Member], passwords: bool, router: &Member) -> String {
         ("transport/unicast/compression/enabled", json!(false)),
         ("transport/link/tx/lease", json!(LEASE.as_millis() as u64)),
         ("transport/link/rx/max_message_size", json!(MESSAGE_BYTES_MAX)),
-        ("access_control", rules(members, if passwords { "usernames" } else { "cert_common_names" })),
+        ("access_control", rules(members, property(passwords))),
     ]);
     let mut config = json!({});
     for (path, value) in settings {

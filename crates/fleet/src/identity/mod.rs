@@ -10,9 +10,9 @@
 //! ```
 //!
 //! With certificates, both sides show theirs (mutual TLS). With passwords, the coordinator shows its
-//! certificate and agents log in inside TLS. zenoh's access control identifies a holder by its user name,
-//! which the tunnel makes the certificate's common name (an external router reads it from the certificate):
-//! the host's name, or `coordinator@NAME` and `router@NAME`, which no host can have.
+//! certificate and agents log in inside TLS. zenoh's access control identifies a holder by the common name of
+//! its verified certificate, or by its user name: the host's name, or `coordinator@NAME` and `router@NAME`,
+//! which no host can have.
 
 mod access;
 mod authority;

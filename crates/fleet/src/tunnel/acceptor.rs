@@ -1,27 +1,23 @@
-//! The listening side: checks who connects, and links it with the coordinator's zenoh.
+//! The listening side: checks who connects, and hands its link to the coordinator's zenoh.
 
-use std::collections::{HashMap, VecDeque};
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustls::ServerConfig;
-use socket2::{Domain, Socket, Type};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use socket2::{Domain, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
+use zenoh_link_tls::{SecuredStream, Socket as LinkSocket};
 
-use super::carry::{Tunnel, carry, is_refusal, prepare, runtime};
-use super::private_dir::PrivateDir;
+use super::runtime::{Report, Task, end_after, prepare, report_refusal, runtime};
 use super::tls;
-use super::welcome::{SECRET_BYTES, Secret, Welcome};
+use super::welcome::Welcome;
 use crate::identity::{Credentials, LISTENER_LOG};
 
 const BACKLOG: i32 = 4096;
@@ -36,17 +32,11 @@ const EVICTED_AT_ONCE: usize = 16;
 pub const LINKS_PER_MEMBER_MAX: usize = 8;
 /// Without descriptors or memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// connect(2) on a UNIX socket with a full backlog does not wait.
-const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
 
-/// A bound port that accepts nobody yet, and the socket for zenoh behind it.
+/// A bound port that accepts no connection yet.
 pub struct Listener {
     sockets: Vec<std::net::TcpListener>,
-    acceptor: TlsAcceptor,
-    dir: PrivateDir,
-    /// Passwords for zenoh, by member; empty in a fleet with passwords of its own.
-    secrets: HashMap<String, Secret>,
-    uses_passwords: bool,
+    shared: Shared,
 }
 
 impl Listener {
@@ -54,55 +44,45 @@ impl Listener {
     pub fn bind(host: &str, port: u16, credentials: &Credentials) -> io::Result<Self> {
         let config: ServerConfig = tls::server(credentials)?;
         let sockets = bind_all(host, port)?;
-        let uses_passwords = credentials.uses_passwords();
-        let members = credentials.members.iter().filter(|_| !uses_passwords);
-        let secrets = members.map(|member| (member.to_string(), secret())).collect();
-        let dir = PrivateDir::create()?;
-        Ok(Self { sockets, acceptor: TlsAcceptor::from(Arc::new(config)), dir, secrets, uses_passwords })
+        let members = credentials.members.iter().filter(|_| !credentials.uses_passwords());
+        let shared = Shared {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            members: members.map(ToString::to_string).collect(),
+            uses_passwords: credentials.uses_passwords(),
+            bus: zenoh_link_tls::Listener::default(),
+            handshakes: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
+            links: Mutex::default(),
+        };
+        Ok(Self { sockets, shared })
     }
 
     /// Where zenoh must listen.
     pub fn bus_endpoint(&self) -> String {
-        format!("unixsock-stream/{}", self.socket().display())
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.dir.join("bus.sock")
-    }
-
-    /// Writes zenoh's list of users and passwords, which it reads when it starts; `None` in a fleet with
-    /// passwords of its own.
-    pub fn write_users(&self) -> io::Result<Option<PathBuf>> {
-        if self.uses_passwords {
-            return Ok(None);
-        }
-        let path = self.dir.join("users");
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        for (member, secret) in &self.secrets {
-            writeln!(file, "{member}:{}", secret.map(char::from).iter().collect::<String>())?;
-        }
-        Ok(Some(path))
+        self.shared.bus.endpoint()
     }
 
     /// Accepts links from now on. zenoh must listen already.
-    pub fn start(self) -> io::Result<Tunnel> {
-        let runtime = runtime()?;
-        let bus = self.socket();
-        let shared = Arc::new(Shared {
-            acceptor: self.acceptor,
-            secrets: self.secrets,
-            uses_passwords: self.uses_passwords,
-            bus,
-            handshakes: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
-            links: Mutex::default(),
-            _dir: self.dir,
-        });
-        let in_runtime = runtime.enter();
+    pub fn start(self) -> io::Result<Acceptor> {
+        let shared = Arc::new(self.shared);
+        let in_runtime = runtime()?.enter();
         let listeners = self.sockets.into_iter().map(TcpListener::from_std);
         let listeners: Vec<_> = listeners.collect::<io::Result<_>>()?;
         drop(in_runtime);
-        let accept = |listener| runtime.spawn(accept_all(listener, Arc::clone(&shared)));
-        Ok(Tunnel { tasks: listeners.into_iter().map(accept).collect() })
+        let accept = |listener| Task::spawn(accept_all(listener, Arc::clone(&shared)));
+        Ok(Acceptor { tasks: listeners.into_iter().map(accept).collect::<io::Result<_>>()? })
+    }
+}
+
+/// Accepts links until it is dropped. zenoh's session owns those that were accepted.
+#[derive(Debug)]
+pub struct Acceptor {
+    tasks: Vec<Task>,
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        // The port is free afterwards.
+        self.tasks.iter_mut().for_each(Task::end);
     }
 }
 
@@ -129,19 +109,15 @@ fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-fn secret() -> Secret {
-    sys::random::letters::<SECRET_BYTES>(b"0123456789abcdefghijklmnopqrstuv")
-}
-
 struct Shared {
     acceptor: TlsAcceptor,
-    secrets: HashMap<String, Secret>,
+    /// Who may join; empty in a fleet with passwords, which zenoh checks.
+    members: HashSet<String>,
     uses_passwords: bool,
-    bus: PathBuf,
+    bus: zenoh_link_tls::Listener,
     handshakes: Arc<Semaphore>,
     /// Number of links by member.
     links: Mutex<HashMap<String, usize>>,
-    _dir: PrivateDir,
 }
 
 async fn accept_all(listener: TcpListener, shared: Arc<Shared>) {
@@ -201,74 +177,60 @@ impl Handshakes {
 
 async fn serve(shared: Arc<Shared>, socket: TcpStream, peer: IpAddr, handshake: Handshake) {
     let peer = peer.to_canonical();
+    let report: Report = Arc::new(move |why| tracing::warn!("{LISTENER_LOG}{peer}: {why}"));
     let opened = tokio::select! {
-        opened = timeout(HANDSHAKE_WITHIN, shared.open(socket)) => opened,
+        opened = timeout(HANDSHAKE_WITHIN, shared.open(socket, &report)) => opened,
         _ = handshake.evicted => return,
     };
     drop(handshake.slot);
-    let ended = match opened {
-        Ok(Ok(link)) => carry(link.tls, link.bus, link.valid).await,
-        Ok(Err(error)) => Err(error),
+    match opened {
+        // Fails while the session closes.
+        Ok(Ok(stream)) => drop(zenoh_link_tls::deliver(&shared.bus, stream).await),
+        Ok(Err(error)) => report_refusal(&report, &error),
         // A connection that sends nothing is no host.
-        Err(_) => return,
-    };
-    match ended {
-        Err(error) if is_refusal(&error) => tracing::warn!("{LISTENER_LOG}{peer}: {error}"),
-        _ => {}
+        Err(_) => {}
     }
 }
 
-struct Link {
-    tls: TlsStream<TcpStream>,
-    bus: UnixStream,
-    valid: Duration,
-    _counted: Option<CountedLink>,
-}
-
 impl Shared {
-    async fn open(self: &Arc<Self>, socket: TcpStream) -> io::Result<Link> {
+    async fn open(self: &Arc<Self>, socket: TcpStream, report: &Report) -> io::Result<SecuredStream> {
         prepare(&socket)?;
-        let mut tls = self.acceptor.accept(socket).await?;
+        let watched = SockRef::from(&socket).try_clone()?;
+        let mut tls = self.acceptor.accept(LinkSocket::new(socket)).await?;
         if tls.get_ref().1.alpn_protocol() != Some(tls::PROTOCOL_NAME) {
             return Err(io::Error::other("it speaks TLS, but not this version's protocol"));
         }
         let peer = tls::peer(tls.get_ref().1.peer_certificates());
+        let valid = tls::left(peer.as_ref());
+        let holder = peer.map(|peer| peer.holder);
         let mut counted = None;
-        let welcome = match (self.uses_passwords, &peer) {
-            (true, _) => Welcome::Admitted([0; SECRET_BYTES]),
-            (false, None) => Welcome::NotListed,
-            (false, Some(peer)) => match self.secrets.get(&peer.holder) {
-                None => Welcome::NotListed,
-                Some(secret) => {
-                    counted = CountedLink::begin(self, &peer.holder);
-                    counted.as_ref().map_or(Welcome::TooManyLinks, |_| Welcome::Admitted(*secret))
-                }
-            },
+        let welcome = match &holder {
+            _ if self.uses_passwords => Welcome::Admitted,
+            Some(holder) if self.members.contains(holder) => {
+                counted = CountedLink::begin(self, holder);
+                if counted.is_some() { Welcome::Admitted } else { Welcome::TooManyLinks }
+            }
+            _ => Welcome::NotListed,
         };
-        let name = peer.as_ref().map_or("a host", |peer| &peer.holder);
-        match welcome {
-            Welcome::Admitted(_) => {}
-            refused => {
-                refused.send(&mut tls).await?;
-                return Err(io::Error::other(match refused {
-                    Welcome::TooManyLinks => format!("{name} has {LINKS_PER_MEMBER_MAX} links already"),
-                    _ => format!("{name} is not in the list of members"),
-                }));
-            }
-        }
-        let bus = self.connect().await?;
         welcome.send(&mut tls).await?;
-        Ok(Link { tls, bus, valid: tls::left(peer.as_ref()), _counted: counted })
-    }
-
-    /// Connects to this process's zenoh.
-    async fn connect(&self) -> io::Result<UnixStream> {
-        loop {
-            match UnixStream::connect(&self.bus).await {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
-                connected => return connected,
+        let name = holder.as_deref().unwrap_or("a host");
+        match welcome {
+            Welcome::Admitted => {}
+            Welcome::TooManyLinks => {
+                return Err(io::Error::other(format!("{name} has {LINKS_PER_MEMBER_MAX} links already")));
+            }
+            Welcome::NotListed => {
+                return Err(io::Error::other(format!("{name} is not in the list of members")));
             }
         }
+        let expiry = valid.map(|valid| end_after(valid, watched, Arc::clone(report))).transpose()?;
+        let report = Arc::clone(report);
+        Ok(SecuredStream {
+            stream: tls.into(),
+            peer: holder,
+            guard: Box::new((counted, expiry)),
+            on_error: Box::new(move |error| report_refusal(&report, error)),
+        })
     }
 
     fn links(&self) -> MutexGuard<'_, HashMap<String, usize>> {

@@ -7,32 +7,28 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use sys::clock::Deadline;
-use tokio::net::{TcpStream, UnixListener};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use zenoh_link_tls::{Offer, SecuredStream, Socket};
 
-use super::carry::{Tunnel, carry, is_refusal, prepare, runtime};
-use super::private_dir::PrivateDir;
+use super::runtime::{Report, Task, end_after, prepare, report_refusal, runtime};
 use super::tls;
-use super::welcome::{Secret, Welcome};
+use super::welcome::Welcome;
 use crate::identity::Credentials;
 
 /// A link that waits for this process's zenoh.
 #[derive(Debug)]
 pub struct Joined {
-    /// zenoh's endpoint; it accepts one connection.
-    pub endpoint: String,
-    /// zenoh's password of this member, from a coordinator of a fleet with certificates.
-    pub secret: Option<String>,
-    pub tunnel: Tunnel,
+    pub offer: Offer,
     /// Why the link ended.
     end: Arc<OnceLock<String>>,
 }
 
 impl Joined {
     /// Logs why the link ended, if the other side refused this one: the newest line in the log counts, and
-    /// zenoh only saw that its socket ended.
+    /// zenoh only saw that its link ended.
     pub fn log_end(&self) {
         if let Some(end) = self.end.get() {
             tracing::warn!("{end}");
@@ -49,47 +45,29 @@ pub fn connect(host: &str, port: u16, credentials: &Credentials, within: Duratio
 
 fn link(host: &str, port: u16, credentials: &Credentials, within: Duration) -> io::Result<Joined> {
     let deadline = Deadline::after(within);
-    let config = Arc::new(tls::client(credentials)?);
+    let connector = TlsConnector::from(Arc::new(tls::client(credentials)?));
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let socket = socket(host, port, &deadline)?;
-    let runtime = runtime()?;
-    let opened = runtime.block_on(async {
-        let socket = TcpStream::from_std(socket)?;
-        prepare(&socket)?;
-        timeout(deadline.left(), open(TlsConnector::from(config), name, socket)).await?
-    });
-    let (link, secret) = opened?;
-    let valid = tls::left(tls::peer(link.get_ref().1.peer_certificates()).as_ref());
-    let dir = PrivateDir::create()?;
-    let path = dir.join("bus.sock");
-    let listener = {
-        let _in_runtime = runtime.enter();
-        UnixListener::bind(&path)?
-    };
     let end = Arc::new(OnceLock::new());
     let ended = Arc::clone(&end);
-    let task = runtime.spawn(async move {
-        let accepted = timeout(within, listener.accept()).await;
-        // No second connection.
-        drop((listener, dir));
-        let Ok(Ok((bus, _))) = accepted else { return };
-        match carry(link, bus, valid).await {
-            Err(error) if is_refusal(&error) => {
-                tracing::warn!("the link ended: {error}");
-                // Set once, here.
-                let _ = ended.set(format!("the link ended: {error}"));
-            }
-            _ => {}
-        }
+    let report: Report = Arc::new(move |why| {
+        tracing::warn!("the link ended: {why}");
+        // The first reason counts.
+        let _ = ended.set(format!("the link ended: {why}"));
     });
-    let has_certificate = credentials.pair.is_some() && !credentials.uses_passwords();
-    let secret = secret.filter(|_| has_certificate);
-    Ok(Joined {
-        endpoint: format!("unixsock-stream/{}", path.display()),
-        secret: secret.map(|secret| secret.map(char::from).iter().collect()),
-        tunnel: Tunnel { tasks: vec![task] },
-        end,
-    })
+    let opened = runtime()?.block_on(async {
+        let socket = TcpStream::from_std(socket)?;
+        timeout(deadline.left(), open(&connector, name, socket, &report)).await?
+    });
+    let (link, expiry) = opened?;
+    let stream = SecuredStream {
+        stream: link.into(),
+        // zenoh's access control is the listener's.
+        peer: None,
+        guard: Box::new(expiry),
+        on_error: Box::new(move |error| report_refusal(&report, error)),
+    };
+    Ok(Joined { offer: zenoh_link_tls::offer(stream), end })
 }
 
 /// Tries all addresses of a host name in turn.
@@ -108,15 +86,19 @@ fn socket(host: &str, port: u16, deadline: &Deadline) -> io::Result<std::net::Tc
 }
 
 async fn open(
-    connector: TlsConnector,
+    connector: &TlsConnector,
     name: ServerName<'static>,
     socket: TcpStream,
-) -> io::Result<(TlsStream<TcpStream>, Option<Secret>)> {
-    let mut link = connector.connect(name, socket).await?;
-    let is_ours = link.get_ref().1.alpn_protocol() == Some(tls::PROTOCOL_NAME);
-    let secret = match is_ours {
-        true => Some(Welcome::receive(&mut link).await?),
-        false => None,
-    };
-    Ok((link, secret))
+    report: &Report,
+) -> io::Result<(TlsStream<Socket>, Option<Task>)> {
+    prepare(&socket)?;
+    // Before it is known whether it is needed: afterwards TLS owns the socket.
+    let watched = socket2::SockRef::from(&socket).try_clone()?;
+    let mut link = connector.connect(name, Socket::new(socket)).await?;
+    if link.get_ref().1.alpn_protocol() == Some(tls::PROTOCOL_NAME) {
+        Welcome::receive(&mut link).await?;
+    }
+    let valid = tls::left(tls::peer(link.get_ref().1.peer_certificates()).as_ref());
+    let expiry = valid.map(|valid| end_after(valid, watched, Arc::clone(report))).transpose()?;
+    Ok((link, expiry))
 }

@@ -1,24 +1,14 @@
-//! The secured link between agent and coordinator: TLS 1.3 around zenoh's link over a UNIX socket.
+//! The secured link between agent and coordinator: TLS 1.3 over TCP.
 //!
-//! zenoh's own TLS link uses one TLS session from two tasks without a lock
-//! (<https://github.com/eclipse-zenoh/zenoh/issues/2557>). Here one lock guards each session, and zenoh sees
-//! plain sockets in folders that only this user can enter. A TCP port on loopback would be open to all users
-//! of the machine.
-//!
-//! ```text
-//! agent's zenoh -- UNIX -- connector == TLS over TCP == acceptor -- UNIX -- coordinator's zenoh
-//! ```
-//!
-//! In a fleet with certificates, the acceptor sends the verified member a secret: its password for zenoh,
-//! valid for this run of the coordinator. So the name in zenoh's access control is the certificate's.
+//! The handshake, and what it checks, is done here, on threads of its own. Then zenoh takes the stream
+//! (`zenoh_link_tls`, which replaces zenoh's own link of this name: that one is unsound). In a fleet with
+//! certificates, the verified name of the certificate is the link's name in zenoh's access control.
 
 mod acceptor;
-mod carry;
 mod connector;
-mod private_dir;
+mod runtime;
 mod tls;
 mod welcome;
 
-pub use acceptor::{LINKS_PER_MEMBER_MAX, Listener};
-pub use carry::Tunnel;
+pub use acceptor::{Acceptor, LINKS_PER_MEMBER_MAX, Listener};
 pub use connector::connect;

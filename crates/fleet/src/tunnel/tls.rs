@@ -17,7 +17,7 @@ use crate::identity::{Credentials, PeerCertificate};
 
 /// A client that gets this answer knows that the listener sends a [`super::welcome::Welcome`]; an external
 /// router does not.
-pub(super) const PROTOCOL_NAME: &[u8] = b"kagiri-bus/1";
+pub(super) const PROTOCOL_NAME: &[u8] = b"kagiri-bus/2";
 
 pub(super) fn client(credentials: &Credentials) -> io::Result<ClientConfig> {
     let verifier =
@@ -68,10 +68,9 @@ pub(super) fn peer(chain: Option<&[CertificateDer<'_>]>) -> Option<PeerCertifica
     PeerCertificate::read(chain?.first()?)
 }
 
-/// Time until a certificate expires; long without one.
-pub(super) fn left(peer: Option<&PeerCertificate>) -> Duration {
-    const LONG: Duration = Duration::from_secs(10 * 365 * 86_400);
-    peer.map_or(LONG, |peer| peer.not_after.duration_since(SystemTime::now()).unwrap_or_default())
+/// Time until a certificate expires; `None` without one.
+pub(super) fn left(peer: Option<&PeerCertificate>) -> Option<Duration> {
+    peer.map(|peer| peer.not_after.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
 fn provider() -> Arc<CryptoProvider> {
