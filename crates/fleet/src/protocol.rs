@@ -15,6 +15,7 @@ use base::part::{Endpoints, HERE, Live, PartError, PartSpec, Progress};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use zenoh::bytes::ZBytes;
 
 use crate::clock::{self, BatchResult, DatagramAddress, Key};
@@ -27,6 +28,8 @@ pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 pub(crate) const MESSAGE_MEMORY_MAX: u64 = 60 << 20;
 /// Notifications are small, and the last one of each agent is kept.
 const NOTIFICATION_MEMORY_MAX: u64 = 1 << 20;
+/// Longer facts about a host are not read, which is some ten times what a host of many disks has.
+const FACTS_MEMORY_MAX: u64 = 1 << 20;
 /// Longer lines are cut.
 const LINE_CHARACTERS_MAX: usize = 500;
 /// Limit of a DNS label (RFC 1035, 2.3.4).
@@ -94,11 +97,41 @@ pub struct Description {
     pub address: Option<IpAddr>,
     /// What should be equal on hosts of one role: kernel, congestion control, buffers.
     pub configuration: BTreeMap<String, String>,
-    pub environment: BTreeMap<String, Value>,
+    pub environment: Facts,
     /// Wall clock at the time of the response, in s since 1970.
     pub realtime_s: f64,
     /// The current run.
     pub busy: Option<String>,
+}
+
+/// Facts about a host as JSON text: written once by its agent, and read by a coordinator that takes the host.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Facts(Box<RawValue>);
+
+impl Facts {
+    pub fn new(facts: &BTreeMap<String, Value>) -> Self {
+        Self(serde_json::value::to_raw_value(facts).expect("facts have string keys and finite depth"))
+    }
+
+    /// Errors: No object, or one that takes more than 1 MiB of memory.
+    pub fn read(&self) -> Result<BTreeMap<String, Value>, String> {
+        let text = self.0.get().as_bytes();
+        memory_bytes(text, FACTS_MEMORY_MAX)?;
+        read(text)
+    }
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self::new(&BTreeMap::new())
+    }
+}
+
+impl PartialEq for Facts {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
 }
 
 /// A coordinator's request to an agent.
@@ -294,6 +327,18 @@ mod tests {
         for (message, json) in [(beat, beat_json), (line, r#"{"tell":"line","run":"r","text":"x"}"#)] {
             assert_eq!(encode(&message), json.as_bytes());
         }
+    }
+
+    #[test]
+    fn facts_travel_as_they_are_and_are_bounded_when_read() {
+        let facts = BTreeMap::from([("cpu".to_owned(), serde_json::json!({"cores": 2}))]);
+        let (sent, json) = (Facts::new(&facts), r#"{"cpu":{"cores":2}}"#);
+        assert_eq!(encode(&sent), json.as_bytes());
+        let received: Facts = read(json.as_bytes()).unwrap();
+        assert_eq!((received.read(), &received), (Ok(facts), &sent));
+        let hostile: Facts = read(format!("{{\"a\":[{}{{}}]}}", "{},".repeat(4000)).as_bytes()).unwrap();
+        assert!(hostile.read().unwrap_err().contains("takes more than 1 MiB"));
+        assert!(read::<Facts>(b"7").unwrap().read().is_err());
     }
 
     #[test]

@@ -15,11 +15,12 @@ use super::endpoint_probe::ReachableEndpoint;
 use super::run_lease::{EndingPart, PartSlot, RunLease, RunOwner};
 use super::{AgentConfig, describe, probe_targets};
 use crate::clock::{self, DatagramAddress, Key, Prober};
-use crate::protocol::{self, Notification, Request, Response};
+use crate::protocol::{self, Facts, Notification, Request, Response};
 use crate::{BusError, build, wakeup_latency};
 
 pub struct AgentService {
     config: AgentConfig,
+    environment: Facts,
     instance: String,
     session: Session,
     coordinator_addresses: Vec<IpAddr>,
@@ -44,9 +45,10 @@ impl AgentService {
         let address = config.host.address.or(endpoint.local_address);
         let host = HostContext { address, ..config.host.clone() };
         let config = AgentConfig { host, ..config.clone() };
-        let instance = session.zid().to_string();
+        let (environment, instance) = (Facts::new(&config.environment), session.zid().to_string());
         Self {
             config,
+            environment,
             instance,
             session,
             coordinator_addresses: endpoint.peer_addresses,
@@ -154,7 +156,7 @@ impl AgentService {
 
     fn describe(&self) -> protocol::Description {
         let busy = self.lease().as_ref().map(|lease| lease.run.clone());
-        describe::describe(&self.config, &self.instance, busy)
+        describe::describe(&self.config, &self.environment, &self.instance, busy)
     }
 
     fn probe(&self, target: DatagramAddress, key: Key, batch: clock::BatchRequest) -> HandlerResult {

@@ -195,7 +195,7 @@ impl Bus for FleetBus {
                 "kagiri": description.version,
                 "address": description.address,
                 "configuration": description.configuration,
-                "environment": description.environment,
+                "environment": agent.environment,
                 "clock": clock,
                 "calendar_clock_off_s": agent.wall_clock_off_s,
             });

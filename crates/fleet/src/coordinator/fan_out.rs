@@ -1,9 +1,9 @@
 //! Sends requests to many agents in parallel and collects the responses within a deadline.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::part::PartError;
@@ -14,7 +14,7 @@ use zenoh::{Session, Wait};
 
 use super::membership::Membership;
 use crate::BusError;
-use crate::protocol::{self, Request, Response};
+use crate::protocol::{self, Description, Request, Response};
 
 /// Why an agent that left, or was replaced by another instance, does not respond.
 pub const AGENT_GONE: &str = "its agent ended, was killed, or was cut off";
@@ -36,8 +36,11 @@ struct AnswerMemory {
     left_bytes: AtomicU64,
 }
 
-/// A short answer.
-const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
+/// Longer descriptions are not read.
+const DESCRIPTION_BYTES_MAX: usize = 128 << 10;
+/// Memory of a description for each byte of its text: beside its facts, which stay text, it has short strings
+/// only, the shortest of which takes the most.
+const DESCRIPTION_MEMORY_PER_BYTE: u64 = 16;
 /// What a flow, a stream or a source adds to the memory of a report: of a flow of TCP, which takes most, both
 /// ends have some fifty numbers.
 const REPORT_ITEM_BYTES: u64 = 16 << 10;
@@ -56,8 +59,20 @@ impl AnswerMemory {
 
     /// Reads an answer, if there is memory left for it.
     fn decode(&self, bytes: &[u8], bytes_max: u64) -> Result<Response, String> {
-        let needed = protocol::memory_bytes(bytes, bytes_max)?;
-        let take = |left: u64| left.checked_sub(needed);
+        self.read(bytes, protocol::memory_bytes(bytes, bytes_max)?)
+    }
+
+    /// The same for the answer to [`Request::Describe`].
+    fn decode_description(&self, bytes: &[u8]) -> Result<Response, String> {
+        let length = bytes.len();
+        if length > DESCRIPTION_BYTES_MAX {
+            return Err(format!("it has {length} bytes, more than {DESCRIPTION_BYTES_MAX}"));
+        }
+        self.read(bytes, length as u64 * DESCRIPTION_MEMORY_PER_BYTE)
+    }
+
+    fn read(&self, bytes: &[u8], needed_bytes: u64) -> Result<Response, String> {
+        let take = |left: u64| left.checked_sub(needed_bytes);
         match self.left_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
             Ok(_) => protocol::read::<Response>(bytes).map(Response::sanitized),
             Err(_) => Err("the answers of all hosts together take too much memory".to_owned()),
@@ -68,8 +83,6 @@ impl AnswerMemory {
 impl PendingQuery {
     fn record(&self, reply: &Reply) {
         let (host, answer) = match reply.result() {
-            // With a request to all agents, the key names the responder: access control prevents false
-            // names.
             Ok(sample) => (
                 protocol::host_of_request_key(sample.key_expr().as_str()),
                 self.memory
@@ -96,18 +109,60 @@ impl Drop for PendingQuery {
     }
 }
 
-/// Sends a request to one host or to all (`*`). Responses arrive one by one; the end arrives last.
-pub fn query(
+/// Name in the key of an answer, and the description with the wall clock error in s; or why there is none.
+pub type Described = (String, Result<(Description, f64), String>);
+
+/// Asks all agents for their descriptions. Returns when each has answered or left, or after `within`.
+pub fn describe_all(session: &Session, within: Duration) -> Result<Vec<Described>, String> {
+    let now_s = || sys::clock::realtime_ns() as f64 / 1e9;
+    let (asked_s, memory) = (now_s(), AnswerMemory::of_descriptions());
+    let all = Arc::new(Mutex::new(Vec::<Described>::new()));
+    let (open, ended) = channel::<()>();
+    let described = Arc::clone(&all);
+    let record = move |reply: Reply| {
+        // Dropped with the callback at the end of the query. A message for each answer would wake this
+        // thread a thousand times.
+        let _open = &open;
+        // Without a sample, zenoh says that an agent left or did not answer in time.
+        let Ok(sample) = reply.result() else { return };
+        let name = protocol::host_of_request_key(sample.key_expr().as_str());
+        if !protocol::is_name(name) {
+            return;
+        }
+        let one = match memory.decode_description(&sample.payload().to_bytes()) {
+            Ok(Response::Description(one)) if one.name == name => {
+                // Per response: a slow agent must not shift the others.
+                let off_s = one.realtime_s - f64::midpoint(asked_s, now_s());
+                Ok((*one, off_s))
+            }
+            Ok(_) => Err("it sent an unexpected response".to_owned()),
+            Err(why) => Err(format!("its response cannot be read: {why}")),
+        };
+        described.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), one));
+    };
+    get(session, protocol::request_key("*", "*"), &Request::Describe, within, record)?;
+    // Only the end of the query, or the deadline.
+    let _ = ended.recv_timeout(within + POLL_INTERVAL);
+    let all = std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(all)
+}
+
+/// zenoh drops the callback at the end of the query.
+fn get(
     session: &Session,
-    host: &str,
+    key: String,
     request: &Request,
     within: Duration,
-) -> Result<Receiver<QueryEvent>, String> {
-    let (answers, receiver) = channel();
-    let memory = AnswerMemory::of_descriptions();
-    let to = Recipient { host, instance: "*", answer_bytes_max: DESCRIPTION_BYTES_MAX };
-    send_request(session, &to, request, within, answers, memory)?;
-    Ok(receiver)
+    callback: impl Fn(Reply) + Send + Sync + 'static,
+) -> Result<(), String> {
+    let asked = session
+        .get(key)
+        .payload(protocol::encode(request))
+        .target(QueryTarget::All)
+        .consolidation(ConsolidationMode::None)
+        .timeout(within)
+        .callback(callback);
+    asked.wait().map_err(|error| error.to_string())
 }
 
 struct Recipient<'a> {
@@ -126,14 +181,7 @@ fn send_request(
 ) -> Result<(), String> {
     let Recipient { host, instance, answer_bytes_max } = *to;
     let query = PendingQuery { host: host.to_owned(), answer_bytes_max, answers, memory };
-    let asked = session
-        .get(protocol::request_key(host, instance))
-        .payload(protocol::encode(request))
-        .target(QueryTarget::All)
-        .consolidation(ConsolidationMode::None)
-        .timeout(within)
-        .callback(move |reply| query.record(&reply));
-    asked.wait().map_err(|error| error.to_string())
+    get(session, protocol::request_key(host, instance), request, within, move |reply| query.record(&reply))
 }
 
 /// Sends each host its own request and waits for all responses. When one host fails to prepare, returns at
@@ -160,7 +208,7 @@ pub fn request_reports(
 ) -> BTreeMap<String, Result<Response, BusError>> {
     let lost = |host: &str, why: &str| BusError::HostLost { host: host.to_owned(), why: why.to_owned() };
     let (answers, receiver) = channel();
-    let (mut open, mut is_prepare) = (Vec::new(), false);
+    let (mut open, mut is_prepare) = (BTreeSet::new(), false);
     let mut all = BTreeMap::new();
     let items = requests.iter().map(|(_, _, items)| items).sum();
     let memory = AnswerMemory::of_reports(requests.len(), items);
@@ -175,7 +223,7 @@ pub fn request_reports(
             None => Err(AGENT_GONE.to_owned()),
         };
         match asked {
-            Ok(()) => open.push(host),
+            Ok(()) => drop(open.insert(host)),
             Err(why) => drop(all.insert(host.clone(), Err(lost(&host, &why)))),
         }
     }
@@ -183,13 +231,12 @@ pub fn request_reports(
     let deadline = Deadline::after(within + POLL_INTERVAL);
     while !open.is_empty() && !deadline.passed() && is_running() {
         match receiver.recv_timeout(POLL_INTERVAL) {
-            Ok((host, event)) if open.contains(&host) => {
+            Ok((host, event)) if open.remove(&host) => {
                 let answer = match event {
                     Some(Ok(answer)) => Ok(answer),
                     Some(Err(why)) => Err(lost(&host, &why)),
                     None => Err(lost(&host, AGENT_GONE)),
                 };
-                open.retain(|other| *other != host);
                 all.insert(host, answer);
             }
             Ok(_) => {}
@@ -197,7 +244,7 @@ pub fn request_reports(
                 let gone: Vec<String> =
                     open.iter().filter(|host| membership.active_instance(host).is_none()).cloned().collect();
                 for host in gone {
-                    open.retain(|other| *other != host);
+                    open.remove(&host);
                     all.insert(host.clone(), Err(lost(&host, AGENT_GONE)));
                 }
             }

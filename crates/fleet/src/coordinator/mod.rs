@@ -29,6 +29,7 @@ use crate::identity::Credentials;
 use crate::protocol::{self, Description};
 use crate::session::{self, BusSession};
 use clocks::Clocks;
+use fan_out::Described;
 use lease::LeaseRenewer;
 
 /// For requests that need no work.
@@ -47,9 +48,6 @@ pub struct CoordinatorConfig {
     pub run: String,
     pub stop: Arc<AtomicBool>,
 }
-
-/// Name, and description with the wall clock error in s.
-type Described = (String, Result<(Description, f64), String>);
 
 pub struct Coordinator {
     session: BusSession,
@@ -128,27 +126,9 @@ impl Coordinator {
         Ok(self.described(within)?.into_iter().filter_map(|(_, one)| Some(one.ok()?.0)).collect())
     }
 
-    /// Description of each agent that responds, by the name in its key; or why there is none.
     fn described(&self, within: Duration) -> Result<Vec<Described>, FleetError> {
         let failed = |why| FleetError::Bus { what: "ask all agents", why };
-        let now_s = || sys::clock::realtime_ns() as f64 / 1e9;
-        let asked_s = now_s();
-        let answers =
-            fan_out::query(&self.session, "*", &protocol::Request::Describe, within).map_err(failed)?;
-        let named = answers.iter().filter(|(name, _)| protocol::is_name(name));
-        let described = named.filter_map(|(name, answer)| {
-            let description = match answer? {
-                Ok(protocol::Response::Description(one)) if one.name == name => {
-                    // Per response: a slow agent must not shift the others.
-                    let off_s = one.realtime_s - f64::midpoint(asked_s, now_s());
-                    Ok((*one, off_s))
-                }
-                Ok(_) => Err("it sent an unexpected response".to_owned()),
-                Err(why) => Err(why),
-            };
-            Some((name, description))
-        });
-        Ok(described.collect())
+        fan_out::describe_all(&self.session, within).map_err(failed)
     }
 
     /// Waits for the hosts that the plan asks for and takes them for the run.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base::names::first_of;
 use base::placement::Wish;
+use serde_json::Value;
 use sys::clock::Deadline;
 
 use super::lease::{LEASE, LeaseRenewer};
@@ -23,6 +24,8 @@ pub struct Agent {
     /// Another instance of the same name is another agent.
     pub instance: String,
     pub description: Description,
+    /// What the description contains as text.
+    pub environment: BTreeMap<String, Value>,
     /// The agent's wall clock minus this host's, in s; uncertain by the duration of the request.
     pub wall_clock_off_s: f64,
 }
@@ -66,9 +69,15 @@ pub fn recruit(
         let mut refuse = |why: String| refused.push((name.clone(), why));
         match (answer, descriptions.get(&name)) {
             (Ok(Response::Done), Some((description, wall_clock_off_s))) => {
-                let (instance, description) = (description.instance.clone(), description.clone());
-                let agent = Agent { instance, description, wall_clock_off_s: *wall_clock_off_s };
-                coordinator.agents.insert(name.clone(), agent);
+                match description.environment.read() {
+                    Ok(environment) => {
+                        let (instance, description) = (description.instance.clone(), description.clone());
+                        let wall_clock_off_s = *wall_clock_off_s;
+                        let agent = Agent { instance, description, environment, wall_clock_off_s };
+                        coordinator.agents.insert(name.clone(), agent);
+                    }
+                    Err(why) => refuse(format!("{name}: the facts about its host cannot be read: {why}")),
+                }
             }
             (Ok(Response::Refused { error, .. }), _) => refuse(format!("{name}: {error}")),
             (Ok(_), _) => refuse(format!("{name}: it sent an unexpected response")),
