@@ -18,8 +18,8 @@ use crate::record::Row;
 
 /// What a full frame has on the link, and what of it is content: 1500 bytes with Ethernet's 14; without the
 /// 52 of IPv4 and TCP with time stamps (RFC 7323).
-const FRAME_BYTES: f64 = 1514.0;
-const CONTENT_BYTES: f64 = 1448.0;
+pub const FRAME_BYTES: f64 = 1514.0;
+pub const CONTENT_BYTES: f64 = 1448.0;
 const RATES_MBIT: [u32; 3] = [10, 100, 1000];
 const DELAYS_MS: [u32; 3] = [1, 10, 40];
 const WITHIN: Duration = Duration::from_secs(10);

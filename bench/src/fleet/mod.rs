@@ -6,7 +6,7 @@ mod faults;
 pub mod fixture;
 mod helper_process;
 mod lab;
-mod link;
+pub mod link;
 
 use clap::{Args, Subcommand, ValueEnum};
 

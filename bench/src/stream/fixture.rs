@@ -15,6 +15,8 @@ use sys::clock::Deadline;
 use sys::journal::Journal;
 use sys::proc::ProcessSet;
 
+use crate::fleet::fixture::Lab;
+
 pub const SERVER_CPU: usize = 0;
 pub const PLAYER_CPU: usize = 1;
 
@@ -100,26 +102,35 @@ impl Fixture {
     pub fn serve(&self, kind: Kind) -> anyhow::Result<Server> {
         match kind {
             Kind::Embedded => self.embedded(),
-            Kind::Nginx => self.nginx(None),
+            Kind::Nginx => self.nginx(),
         }
     }
 
     fn embedded(&self) -> anyhow::Result<Server> {
-        let spawn = pinned().arg(&self.kagiri).args(["content", "serve"]).arg(&self.dir);
-        let mut child = spawn.args(["--listen", "127.0.0.1:0"]).start(&self.journal)?;
+        self.embedded_by(pinned().arg(&self.kagiri), "127.0.0.1:0")
+    }
+
+    /// Starts our server of the fixture's directory on a host of a lab, on any CPU.
+    pub fn embedded_on(&self, lab: &Lab, host: &str) -> anyhow::Result<Server> {
+        self.embedded_by(lab.on(host, &self.kagiri), &format!("{}:0", lab.address(host)?))
+    }
+
+    fn embedded_by(&self, kagiri: Spawn, listen: &str) -> anyhow::Result<Server> {
+        let spawn = kagiri.args(["content", "serve"]).arg(&self.dir);
+        let mut child = spawn.args(["--open", "--listen", listen]).start(&self.journal)?;
         let line = child.wait_line(READY_WITHIN, |line| line.contains(READY_MARK))?;
         let address = line.split(READY_MARK).nth(1).map(|rest| rest.trim_end_matches('/'));
         let address = address.and_then(|text| text.parse().ok()).context("no address in the ready line")?;
         server(child, address)
     }
 
-    /// nginx with sendfile and one worker; `limit` in byte/s per connection.
-    pub fn nginx(&self, limit: Option<u64>) -> anyhow::Result<Server> {
+    /// nginx with sendfile and one worker.
+    fn nginx(&self) -> anyhow::Result<Server> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let own = self.dir.join("nginx");
         std::fs::create_dir_all(&own)?;
         let file = own.join(format!("{}.conf", address.port()));
-        std::fs::write(&file, configuration(&own, &self.dir, address, limit))?;
+        std::fs::write(&file, configuration(&own, &self.dir, address))?;
         let spawn = pinned().args(["nginx", "-e", "stderr", "-p"]).arg(&own).arg("-c").arg(&file);
         // The workers end with their master when it is asked to end, not when it is killed.
         let mut child = spawn.death_signal(Signal::SIGTERM).start(&self.journal)?;
@@ -149,7 +160,7 @@ fn server(child: Child, address: SocketAddr) -> anyhow::Result<Server> {
     Ok(Server { child, address, processes })
 }
 
-fn configuration(own: &Path, root: &Path, address: SocketAddr, limit: Option<u64>) -> String {
+fn configuration(own: &Path, root: &Path, address: SocketAddr) -> String {
     let (own, root) = (own.display(), root.display());
     let mut text = String::new();
     // Workers that dropped root could not read content of a user's own directory.
@@ -166,7 +177,6 @@ fn configuration(own: &Path, root: &Path, address: SocketAddr, limit: Option<u64
     for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
         let _ = writeln!(text, "  {kind}_temp_path \"{own}/{kind}\";");
     }
-    let limit = limit.map_or(String::new(), |byte_per_s| format!(" limit_rate {byte_per_s};"));
-    let _ = write!(text, "  server {{ listen {address} backlog=4096; root \"{root}\";{limit} }}\n}}\n");
+    let _ = write!(text, "  server {{ listen {address} backlog=4096; root \"{root}\"; }}\n}}\n");
     text
 }

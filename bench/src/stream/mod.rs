@@ -59,7 +59,7 @@ enum Case {
     Seeds,
     /// Half the capacity for three stream-hours: nothing may fail
     Falsefail,
-    /// The verdict against mplayer's frame counter at limited rates
+    /// The verdict against mplayer's frame counter over links of known rates
     Mplayer,
     /// What the sampler costs
     Sampler,
@@ -85,7 +85,7 @@ impl Settings {
                 Case::Paced => (players::paced, &["nginx"]),
                 Case::Seeds => (seeds::measure, &[]),
                 Case::Falsefail => (false_failures::measure, &[]),
-                Case::Mplayer => (mplayer::measure, &["mplayer", "nginx"]),
+                Case::Mplayer => (mplayer::measure, &["mplayer"]),
                 Case::Sampler => (cost::sampler, &["nginx"]),
                 Case::Help => (cost::help, &[]),
             };
