@@ -115,12 +115,13 @@ pub fn measure(fixture: &Fixture, settings: &Settings) -> anyhow::Result<Found> 
         "One stream of 25 Mbit/s (CBR, MPEG-2) from `kagiri content serve`, over a link of a lab between \
              the server's and the player's host, whose rate includes headers: 1448 bytes of content in 1514. \
              30 Mbit/s carry the film, 25 and 20 do not. `mplayer -vo null -nosound -vc null` (peer), and \
-             one of our players (parse) and its verdict (ours), one at a time. The hold of {} s is long \
+             one of our players (parse) and its verdict (ours), one at a time, for {} s. {} s are long \
              enough to use up, over 25 Mbit/s, all that the receive buffer (at most {} MiB), mplayer's cache \
              ({CACHE_KIB} KiB) and the link's buffer ({LINK_BUFFER_KIB} KiB) hold, before its last third, \
              in which mplayer's frames are counted. mplayer counts normally from {NORMAL} of {FRAMES_PER_S} \
              frames per second.",
         times.hold_s,
+        hold_s(),
         RECEIVE_BUFFER_BYTES >> 20,
     ))
     .with_rows(rows)
