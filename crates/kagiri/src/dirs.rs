@@ -10,6 +10,11 @@ pub fn data_dir() -> anyhow::Result<PathBuf> {
     Ok(Store::default_dir(|name| std::env::var_os(name))?)
 }
 
+/// The report that a measurement writes beside the results.
+pub fn report_file(run: &str) -> anyhow::Result<PathBuf> {
+    Ok(data_dir()?.join("reports").join(format!("{run}.html")))
+}
+
 pub fn journal_dir() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     sys::journal::default_folder(runtime.as_deref())

@@ -133,13 +133,13 @@ pub fn code(run: &Run) -> Code {
 
 /// Write the report beside the results, or everything into the directory that was named.
 fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
-    let dir = match out {
-        Some(dir) => dir.to_path_buf(),
-        None => dirs::data_dir()?.join("reports"),
+    let report = match out {
+        Some(dir) => dir.join(format!("{}.html", run.run)),
+        None => dirs::report_file(&run.run)?,
     };
-    std::fs::create_dir_all(&dir)
+    let dir = report.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(dir)
         .with_context(|| format!("cannot make {}; the run {} is stored", dir.display(), run.run))?;
-    let report = dir.join(format!("{}.html", run.run));
     write(run, &report, report_page(run).as_bytes())?;
     if out.is_some() {
         write(run, &dir.join(format!("{}.json", run.run)), &store::export(run)?)?;

@@ -88,10 +88,12 @@ pub enum StoreError {
     )]
     NewerDocument { found: u64, known: u32 },
     #[error(
-        "the store holds another run {run}, with other content; delete that one first, or import into \
-         another KAGIRI_DATA"
+        "the store holds another run {run}, with other content; remove that one first ('kagiri runs rm \
+         {run}'), or import into another KAGIRI_DATA"
     )]
     Conflict { run: String },
+    #[error("process {pid} still measures run {run}; wait until it has ended, or stop it")]
+    Measured { run: String, pid: u32 },
 }
 
 impl StoreError {

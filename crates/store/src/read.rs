@@ -60,6 +60,21 @@ pub struct RunSummary {
     pub certainty: Certainty,
     /// How many trials are stored.
     pub trials: u32,
+    /// Whether its trials were evaluated; not of a run whose process died before.
+    #[serde(skip)]
+    pub is_evaluated: bool,
+}
+
+impl RunSummary {
+    /// Takes over the result of the run.
+    pub fn set_result(&mut self, run: &Run) {
+        self.capacity = run.capacity.value;
+        self.interval = run.capacity.interval;
+        self.unit.clone_from(&run.capacity.unit);
+        self.finding = run.variants.first().and_then(|first| first.findings.first().cloned());
+        (self.limit, self.certainty) = (run.limit.resource, run.limit.certainty);
+        self.is_evaluated = !run.variants.is_empty();
+    }
 }
 
 const OWNER_COLUMNS: &str = "owner_pid, owner_start, owner_boot, owner_pid_space";
@@ -101,6 +116,13 @@ fn owner_of(row: &Row<'_>) -> rusqlite::Result<Option<Owner>> {
     }))
 }
 
+/// The process that may still work on a run that is stored as running; `None`: it has ended, or the run was
+/// imported.
+pub(crate) fn measuring(row: &Row<'_>) -> rusqlite::Result<Option<Owner>> {
+    let (state, owner) = (word_of(row, "state")?, owner_of(row)?);
+    Ok(if abandoned(state, owner.as_ref()) || state != State::Running { None } else { owner })
+}
+
 /// Whether no process works on a run any more; a run without an owner was imported.
 fn abandoned(state: State, owner: Option<&Owner>) -> bool {
     state == State::Running && owner.is_none_or(|owner| owner.life() == Life::Dead)
@@ -110,7 +132,16 @@ impl Store {
     /// A run by its whole id, with everything that was stored of it. A run whose process died before it could
     /// finish comes back as interrupted, with the reason and a doubt.
     pub fn load(&self, run_id: &str) -> Result<Run, StoreError> {
-        let mut run = self.load_as_written(run_id)?;
+        self.load_of(run_id, Parts::All)
+    }
+
+    /// As [`Self::load`], without the trials' series, which are most of a run.
+    pub fn load_without_series(&self, run_id: &str) -> Result<Run, StoreError> {
+        self.load_of(run_id, Parts::WithoutSeries)
+    }
+
+    fn load_of(&self, run_id: &str, parts: Parts) -> Result<Run, StoreError> {
+        let mut run = self.load_rows(run_id, parts)?;
         let owner = self
             .db
             .query_row(&format!("SELECT {OWNER_COLUMNS} FROM run WHERE id = ?1"), [run_id], owner_of)
@@ -130,6 +161,10 @@ impl Store {
 
     /// The run as its rows say, whether or not its process lives.
     pub(crate) fn load_as_written(&self, run_id: &str) -> Result<Run, StoreError> {
+        self.load_rows(run_id, Parts::All)
+    }
+
+    fn load_rows(&self, run_id: &str, parts: Parts) -> Result<Run, StoreError> {
         // One view of all tables, while another process may add trials.
         let view = self.db.unchecked_transaction().map_err(|error| self.sql(error))?;
         let run = view
@@ -137,7 +172,7 @@ impl Store {
             .and_then(|mut select| select.query_row([run_id], run_of).optional())
             .map_err(|error| self.sql(error))?;
         let mut run = run.ok_or_else(|| StoreError::NoRun { text: run_id.to_owned() })?;
-        run.trials = trials(&view, run_id).map_err(|error| self.sql(error))?;
+        run.trials = trials(&view, run_id, parts).map_err(|error| self.sql(error))?;
         Ok(run)
     }
 
@@ -166,6 +201,13 @@ impl Store {
     }
 }
 
+/// What to load of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    All,
+    WithoutSeries,
+}
+
 /// Of a variant's outcome what a list shows.
 #[derive(Deserialize)]
 struct Head {
@@ -177,7 +219,9 @@ fn summary_of(row: &Row<'_>) -> rusqlite::Result<RunSummary> {
     let written: State = word_of(row, "state")?;
     let state = if abandoned(written, owner_of(row)?.as_ref()) { State::Interrupted } else { written };
     let limit: Limit = json_of(row, "limit_found")?;
-    let first = json_of::<Vec<Head>>(row, "variants")?.into_iter().next();
+    let variants: Vec<Head> = json_of(row, "variants")?;
+    let is_evaluated = !variants.is_empty();
+    let first = variants.into_iter().next();
     Ok(RunSummary {
         run: row.get("id")?,
         name: row.get("name")?,
@@ -192,6 +236,7 @@ fn summary_of(row: &Row<'_>) -> rusqlite::Result<RunSummary> {
         limit: limit.resource,
         certainty: limit.certainty,
         trials: row.get("trials")?,
+        is_evaluated,
     })
 }
 
@@ -218,7 +263,7 @@ fn run_of(row: &Row<'_>) -> rusqlite::Result<Run> {
     })
 }
 
-fn trials(view: &Connection, run_id: &str) -> rusqlite::Result<Vec<Trial>> {
+fn trials(view: &Connection, run_id: &str, parts: Parts) -> rusqlite::Result<Vec<Trial>> {
     let mut trials = BTreeMap::new();
     let mut select = view.prepare_cached("SELECT * FROM trial WHERE run = ?1")?;
     let mut rows = select.query([run_id])?;
@@ -230,6 +275,9 @@ fn trials(view: &Connection, run_id: &str) -> rusqlite::Result<Vec<Trial>> {
     let mut rows = select.query([run_id])?;
     while let Some(row) = rows.next()? {
         trial_for(&mut trials, row)?.metrics.insert(row.get(1)?, row.get(2)?);
+    }
+    if parts == Parts::WithoutSeries {
+        return Ok(trials.into_values().collect());
     }
     let mut select = view.prepare_cached(
         "SELECT trial, name, unit, at_s, value FROM series WHERE run = ?1 ORDER BY trial, position",

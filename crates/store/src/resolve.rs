@@ -33,10 +33,8 @@ impl Store {
     /// # Errors
     /// Nothing or several runs are meant; a file that is no exported run; a damaged store.
     pub fn resolve(&self, text: &str) -> Result<Run, StoreError> {
-        let none = || StoreError::NoRun { text: text.to_owned() };
-        if let Some(back) = back(text) {
-            let id = self.by_age(back)?.ok_or_else(|| StoreError::NoneMeasured { text: text.to_owned() })?;
-            return self.load(&id);
+        if back(text).is_some() {
+            return self.load(&self.resolve_id(text)?);
         }
         // The whole id first: it may be the beginning of another one, or the name of a file.
         match self.load(text) {
@@ -47,16 +45,36 @@ impl Store {
         if path.is_file() && !self.is_own_file(path) {
             return read_export_file(path);
         }
-        match &self.beginning_with(text)?[..] {
-            [only] => self.load(only),
-            [] if text.contains('/') || text.ends_with(".json") => {
+        match self.by_prefix(text) {
+            Err(StoreError::NoRun { .. }) if text.contains('/') || text.ends_with(".json") => {
                 let source = match fs::metadata(path) {
                     Err(error) => error,
                     Ok(_) => std::io::Error::other("it is not an exported run"),
                 };
                 Err(StoreError::File { path: path.to_owned(), source })
             }
-            [] => Err(none()),
+            found => self.load(&found?),
+        }
+    }
+
+    /// The id of the stored run that is meant by `text`, as in [`Self::resolve`], without files.
+    pub fn resolve_id(&self, text: &str) -> Result<String, StoreError> {
+        if let Some(back) = back(text) {
+            return self.by_age(back)?.ok_or_else(|| StoreError::NoneMeasured { text: text.to_owned() });
+        }
+        let whole = self
+            .db
+            .query_row("SELECT id FROM run WHERE id = ?1", [text], |row| row.get(0))
+            .optional()
+            .map_err(|error| self.sql(error))?;
+        whole.map_or_else(|| self.by_prefix(text), Ok)
+    }
+
+    /// The only id that begins with `text`.
+    fn by_prefix(&self, text: &str) -> Result<String, StoreError> {
+        match &self.beginning_with(text)?[..] {
+            [only] => Ok(only.clone()),
+            [] => Err(StoreError::NoRun { text: text.to_owned() }),
             several => {
                 let mut candidates = several[..several.len().min(CANDIDATES_MAX)].join(" or ");
                 if several.len() > CANDIDATES_MAX {

@@ -1,12 +1,12 @@
 //! Writing runs: as they happen, or whole.
 
 use base::outcome::{Run, Trial};
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
 use crate::owner::Owner;
 use crate::word::{finite, json, word};
-use crate::{Store, StoreError, document, id, series};
+use crate::{Store, StoreError, document, id, read, series};
 
 const INSERT_RUN: &str = "INSERT INTO run (id, schema, kagiri, name, workload, state, failure, started_at, \
      started_us, ended_at, capacity_value, capacity_unit, limit_resource, environment, plan, capacity, \
@@ -19,6 +19,8 @@ const UPDATE_RUN: &str = "UPDATE run SET (schema, kagiri, name, workload, state,
      = ?1";
 const SET_OWNER: &str =
     "UPDATE run SET (owner_pid, owner_start, owner_boot, owner_pid_space) = (?2, ?3, ?4, ?5) WHERE id = ?1";
+const SELECT_OWNER: &str =
+    "SELECT state, owner_pid, owner_start, owner_boot, owner_pid_space FROM run WHERE id = ?1";
 const INSERT_TRIAL: &str = "INSERT INTO trial (run, number, variant, repetition, phase, load, verdict, \
      started_at, hold_from_s, hold_to_s, reasons, doubts, account) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
@@ -104,17 +106,28 @@ impl Store {
         }
     }
 
-    /// Remove a run with all its trials.
-    pub fn delete(&mut self, run_id: &str) -> Result<(), StoreError> {
+    /// Remove runs with all their trials: all of them, or none.
+    ///
+    /// # Errors
+    /// No such run; a run whose process may still measure it ([`StoreError::Measured`]).
+    pub fn delete(&mut self, run_ids: &[String]) -> Result<(), StoreError> {
         self.write(|step, at| {
-            match step
-                .0
-                .execute("DELETE FROM run WHERE id = ?1", [run_id])
-                .map_err(|error| at(error.into()))?
-            {
-                0 => Err(StoreError::NoRun { text: run_id.to_owned() }),
-                _ => Ok(()),
+            for run_id in run_ids {
+                let owner = step
+                    .0
+                    .query_row(SELECT_OWNER, [run_id], read::measuring)
+                    .optional()
+                    .map_err(|error| at(error.into()))?;
+                match owner {
+                    None => return Err(StoreError::NoRun { text: run_id.clone() }),
+                    Some(Some(owner)) => {
+                        return Err(StoreError::Measured { run: run_id.clone(), pid: owner.pid });
+                    }
+                    Some(None) => {}
+                }
+                step.execute("DELETE FROM run WHERE id = ?1", [run_id]).map_err(at)?;
             }
+            Ok(())
         })
     }
 

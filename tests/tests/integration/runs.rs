@@ -1,8 +1,10 @@
-//! What becomes of runs that were killed, that a stranger wrote, or that have nothing in common.
+//! What becomes of runs that were killed, removed, that a stranger wrote, or that have nothing in common.
 
 use std::fs;
+use std::time::Duration;
 
-use kagiri_tests::{World, workspace};
+use kagiri_tests::{World, beside_others, wait_until, workspace};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 fn fixture() -> Value {
@@ -51,6 +53,74 @@ fn killed_run_shows_what_is_stored() {
         assert!(said.starts_with("Interrupted; 12 trials finished."), "{said}");
         assert!(said.contains("arries 5 streams") && !said.contains("no trial was judged"), "{said}");
     }
+    // The list has the result that `show` has.
+    let list = world.run(&["runs", "list"]).code(0).stdout;
+    assert!(list.contains("interrupted, 5 streams") && list.contains(" cpu"), "{list}");
+    let listed = world.run(&["runs", "list", "--json"]).code(0).json();
+    let summary = json!([listed[0]["state"], listed[0]["capacity"], listed[0]["interval"]]);
+    assert_eq!(summary, json!(["interrupted", 5.0, [5.0, 5.0]]), "{listed}");
+}
+
+/// The ids of the stored runs.
+fn ids(world: &World) -> Vec<String> {
+    let listed = world.run(&["runs", "list", "--json"]).code(0).json();
+    let ids = listed.as_array().expect("a list").iter();
+    ids.map(|summary| summary["run"].as_str().expect("an id").to_owned()).collect()
+}
+
+#[test]
+fn runs_are_removed_by_name_and_by_age() {
+    let world = World::new();
+    for day in 20..=24 {
+        let mut run = fixture();
+        run["run"] = json!(format!("202011{day}-120000-fixt"));
+        run["started_at"] = json!(format!("2020-11-{day}T12:00:00Z"));
+        import(&world, "run.json", &run);
+    }
+    let id = |day: u32| format!("202011{day}-120000-fixt");
+    world.run(&["runs", "rm"]).fails(2, &["RUN"]);
+    world.run(&["runs", "rm", "2020112"]).fails(2, &["could mean"]);
+    world.run(&["runs", "rm", &id(20), "nothing"]).fails(2, &["there is no run 'nothing'"]);
+    world.run(&["runs", "rm", "--older-than=-1d"]).fails(2, &["30d"]);
+    assert_eq!(ids(&world).len(), 5, "if one cannot be removed, none is");
+
+    let report = world.data().join("reports").join(format!("{}.html", id(24)));
+    std::fs::create_dir_all(report.parent().unwrap()).unwrap();
+    std::fs::write(&report, "a page").unwrap();
+    // The last and the one before it, the second time by its name, and one by a prefix.
+    let said = world.run(&["runs", "rm", "last", "last~1", &id(23), "20201120"]).code(0).stdout;
+    assert!(said.contains(&format!("removed {} and its report (", id(24))), "{said}");
+    assert!(said.contains(&format!("removed {} (", id(23))) && said.contains("12 trials"), "{said}");
+    assert_eq!((said.lines().count(), ids(&world)), (3, vec![id(22), id(21)]));
+    assert!(!report.exists());
+
+    let mut new = fixture();
+    new["started_at"] = json!("2099-11-21T12:00:00Z");
+    import(&world, "new.json", &new);
+    let said = world.run(&["runs", "rm", "--older-than", "1h"]).code(0).stdout;
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert_eq!(ids(&world), ["20261121-120000-fixt"], "the new one stays");
+    let said = world.run(&["runs", "rm", "--older-than", "1h"]).code(0).stdout;
+    assert_eq!(said, "There are no runs that old.\n");
+}
+
+#[test]
+fn run_that_a_living_process_measures_is_not_removed() {
+    let _beside = beside_others();
+    let world = World::new();
+    let mut live = world.start(&["transfer", "--rate", "1Mbit/s", "--time", "60s"]);
+    live.wait_for("measuring", Duration::from_secs(30));
+    let id = ids(&world).remove(0);
+    world.run(&["runs", "rm", &id]).fails(1, &[&live.pid().to_string(), "still measures"]);
+    let said = world.run(&["runs", "rm", "--older-than", "0s"]).code(0).stdout;
+    assert_eq!(said, "There are no runs that old.\n", "it is left out");
+    live.signal(Signal::SIGKILL);
+    wait_until("it has ended", Duration::from_secs(10), || !live.is_running());
+    world.run(&["runs", "rm", &id]).code(0);
+    assert_eq!(ids(&world), [""; 0]);
+    let pid = live.end(Duration::from_secs(10)).pid;
+    world.run(&["undo"]).code(0);
+    world.assert_nothing_left(pid);
 }
 
 #[test]

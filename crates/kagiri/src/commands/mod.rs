@@ -40,7 +40,7 @@ pub enum Command {
     /// Print what a plan file can set, as a JSON schema or a reference page
     #[command(subcommand)]
     Plan(plan::PlanCommand),
-    /// List, show, compare, export and import stored runs
+    /// List, show, compare, export, import and remove stored runs
     #[command(subcommand)]
     Runs(runs::Runs),
     /// Write the HTML report of a stored run

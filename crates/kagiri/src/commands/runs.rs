@@ -1,13 +1,15 @@
-//! `kagiri runs`: lists, shows, compares, exports and imports stored runs.
+//! `kagiri runs`: lists, shows, compares, exports, imports and removes stored runs.
+
+mod list;
+mod remove;
 
 use std::path::PathBuf;
 
 use anyhow::Context;
-use base::outcome::{Run, State};
+use base::outcome::Run;
 use clap::Subcommand;
-use report::terminal::{Entry, list_table, result_cell};
-use report::text::{clipped, plain};
-use store::{Filter, IMPORT_BYTES_MAX, RunSummary};
+use report::text::plain;
+use store::IMPORT_BYTES_MAX;
 
 use crate::args::existing;
 use crate::atomic_file::write_atomically;
@@ -15,10 +17,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::json_document::Document;
 use crate::{dirs, output};
 
-const LIST_WIDTH_MAX: usize = 100;
-const NAME_WIDTH_LEAST: usize = 8;
-
-/// List, show, compare, export and import stored runs.
+/// List, show, compare, export, import and remove stored runs.
 #[derive(Subcommand)]
 #[command(after_help = "Examples:\n  \
     kagiri runs list\n  \
@@ -88,6 +87,8 @@ pub enum Runs {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Remove stored runs and their reports
+    Rm(remove::Remove),
     /// Print the JSON schema of the document that measurements print with --json
     #[command(after_help = "Example:\n  kagiri runs schema > run.schema.json")]
     Schema,
@@ -107,84 +108,17 @@ pub enum Format {
 impl Runs {
     pub fn run(self) -> Outcome {
         match self {
-            Self::List { all, json } => list(all, json),
+            Self::List { all, json } => list::list(all, json),
             Self::Show { run, json, plan } => show(&run, json, plan),
             Self::Compare { runs, json } => compare(&runs, json),
             Self::Export { run, output, format } => export(&run, &output, format),
             Self::Import { files } => import(&files),
+            Self::Rm(remove) => remove.run(),
             Self::Schema => {
                 output::print(&(serde_json::to_string_pretty(&store::json_schema())? + "\n"))?;
                 Ok(Code::Measured)
             }
         }
-    }
-}
-
-/// A run without a result, as after a mistyped host name.
-fn is_void(summary: &RunSummary) -> bool {
-    summary.state == State::Failed && summary.trials == 0
-}
-
-fn list(all: bool, json: bool) -> Outcome {
-    let summaries = dirs::open_store_to_read()?.list(&Filter::default())?;
-    if json {
-        output::print(&(store::printable_json(serde_json::to_string_pretty(&summaries)?) + "\n"))?;
-    } else if summaries.is_empty() {
-        let data = dirs::data_dir()?;
-        output::print(&format!(
-            "There are no runs in {} yet; start with 'kagiri survey'.\n",
-            data.display()
-        ))?;
-    } else {
-        let shown = summaries.iter().filter(|summary| all || !is_void(summary));
-        let mut entries: Vec<Entry> = shown.map(entry).collect();
-        let style = output::style();
-        fit(&mut entries, style.width.min(LIST_WIDTH_MAX));
-        if !entries.is_empty() {
-            output::print(&list_table(&entries, style))?;
-        }
-        if let left @ 1.. = summaries.len() - entries.len() {
-            let runs = if left == 1 { "1 run that".to_owned() } else { format!("{left} runs that") };
-            output::print(&format!("({runs} failed before a trial was made: 'kagiri runs list --all')\n"))?;
-        }
-    }
-    Ok(Code::Measured)
-}
-
-fn entry(summary: &RunSummary) -> Entry {
-    let capacity = summary.capacity.map(|value| {
-        // A lower bound if no higher load failed.
-        let least = if summary.interval[1].is_none() { "≥ " } else { "" };
-        format!("{least}{}", report::words::load(value, &summary.unit))
-    });
-    let found = summary.finding.as_ref().map(report::findings::median);
-    Entry {
-        run: summary.run.clone(),
-        workload: summary.workload.clone(),
-        name: summary.name.clone(),
-        result: result_cell(summary.state, found.or(capacity)),
-        limit: report::words::limit_word(summary.limit, summary.certainty).to_owned(),
-    }
-}
-
-/// Shortens names so that the table fits the width; removes the workload from them, which has its own column.
-fn fit(entries: &mut [Entry], columns: usize) {
-    let others = |entry: &Entry| {
-        [&entry.run, &entry.workload, &entry.result, &entry.limit].map(|cell| cell.chars().count())
-    };
-    let mut widths = ["run", "workload", "result", "limit"].map(str::len);
-    for entry in &*entries {
-        for (width, found) in widths.iter_mut().zip(others(entry)) {
-            *width = (*width).max(found);
-        }
-    }
-    let gaps = 2 * widths.len();
-    let left = columns.saturating_sub(widths.iter().sum::<usize>() + gaps).max(NAME_WIDTH_LEAST);
-    for entry in entries {
-        if let Some(rest) = entry.name.strip_prefix(&format!("{}: ", entry.workload)) {
-            entry.name = rest.to_owned();
-        }
-        entry.name = clipped(&plain(&entry.name), left);
     }
 }
 
@@ -264,63 +198,4 @@ fn import(files: &[PathBuf]) -> Outcome {
         output::print(&format!("{}{word}\n", imported.run))?;
     }
     Ok(Code::Measured)
-}
-
-#[cfg(test)]
-mod tests {
-    use base::outcome::{Certainty, LoadMetric, Resource};
-    use report::terminal::Style;
-
-    use super::*;
-
-    fn summary(capacity: Option<f64>, above: Option<f64>, limit: Resource) -> RunSummary {
-        RunSummary {
-            run: "20261121-143012-k3f9".into(),
-            name: "stream: http://storage.example.org:8080/films/long-name.ts".into(),
-            workload: "stream".into(),
-            state: if capacity.is_some() { State::Complete } else { State::Interrupted },
-            started_at: jiff::Timestamp::UNIX_EPOCH,
-            ended_at: None,
-            capacity,
-            interval: [capacity, above],
-            unit: "streams".into(),
-            finding: None,
-            limit,
-            certainty: if above.is_some() { Certainty::Confirmed } else { Certainty::Unknown },
-            trials: 3,
-        }
-    }
-
-    #[test]
-    fn list_marks_lower_bounds_and_fits_100_columns() {
-        let all = [
-            summary(Some(1200.0), None, Resource::None),
-            summary(Some(5.0), Some(5.0), Resource::Network),
-            summary(None, None, Resource::None),
-            RunSummary { state: State::Complete, ..summary(None, None, Resource::None) },
-            RunSummary {
-                finding: Some(LoadMetric {
-                    metric: "goodput_bit_per_s".into(),
-                    values: vec![941e6, 939e6, 943e6],
-                }),
-                certainty: Certainty::Confirmed,
-                ..summary(Some(1.0), None, Resource::None)
-            },
-        ];
-        let mut entries: Vec<Entry> = all.iter().map(entry).collect();
-        let words = entries.iter().map(|e| (e.result.as_str(), e.limit.as_str())).collect::<Vec<_>>();
-        let expected = [
-            ("≥ 1200 streams", "unknown"),
-            ("5 streams", "network"),
-            ("interrupted", "unknown"),
-            ("–", "unknown"),
-            ("941 Mbit/s", "none found"),
-        ];
-        assert_eq!(words, expected);
-        fit(&mut entries, LIST_WIDTH_MAX);
-        let table = list_table(&entries, Style { colour: false, width: LIST_WIDTH_MAX, unicode: true });
-        assert!(table.lines().all(|line| line.chars().count() <= LIST_WIDTH_MAX), "{table}");
-        assert_eq!(table.lines().count(), 2 + all.len(), "one table, each run on one line: {table}");
-        assert!(table.contains("http://"), "{table}");
-    }
 }

@@ -53,7 +53,11 @@ fn killed_writer_leaves_its_trials_and_an_interrupted_run() {
     assert_eq!(left.state, State::Interrupted);
     assert!(left.failure.unwrap().contains(&child.id().to_string()));
     assert_eq!(left.doubts, [Doubt::Interrupted.into()]);
-    assert_eq!(store.list(&Filter::default()).unwrap()[0].state, State::Interrupted);
+    let summary = store.list(&Filter::default()).unwrap().remove(0);
+    assert_eq!((summary.state, summary.is_evaluated), (State::Interrupted, false));
+    let light = store.load_without_series("killed").unwrap();
+    assert!(light.trials.iter().all(|trial| trial.series.is_empty()));
+    assert_eq!(light.trials[0].metrics, left.trials[0].metrics);
 }
 
 #[test]

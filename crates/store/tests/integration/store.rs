@@ -122,7 +122,9 @@ fn run_is_found_by_id_prefix_name_and_last() {
         ("20261121-1", "20261121-1"),
     ] {
         assert_eq!(found(text).unwrap(), id);
+        assert_eq!(store.resolve_id(text).unwrap(), id);
     }
+    assert!(message(store.resolve_id("20261121")).contains("20261121-1 or 20261121-12"));
     assert!(message(found("20261121")).contains("20261121-1 or 20261121-12"));
     assert!(matches!(found("last~3"), Err(StoreError::NoneMeasured { .. })));
     for text in ["%", "", "2026112_", "lost"] {
@@ -131,6 +133,7 @@ fn run_is_found_by_id_prefix_name_and_last() {
     let file = dir.path().join("elsewhere.json");
     std::fs::write(&file, export(&run("elsewhere")).unwrap()).unwrap();
     assert_eq!(found(file.to_str().unwrap()).unwrap(), "elsewhere");
+    assert!(matches!(store.resolve_id(file.to_str().unwrap()), Err(StoreError::NoRun { .. })));
     let missing = store.resolve("gone/away.json").unwrap_err();
     assert!(missing.is_usage() && missing.to_string().contains("gone/away.json"), "{missing}");
     assert!(message(found(store.path().to_str().unwrap())).contains("not an exported run"));
@@ -172,7 +175,7 @@ fn rejected_writes_change_nothing() {
     assert!(matches!(store.add_trial("a", &trial(1, 2.0)), Err(StoreError::TrialExists { number: 1, .. })));
     assert!(matches!(store.add_trial("b", &trial(1, 2.0)), Err(StoreError::NoRun { .. })));
     assert!(matches!(store.finish(&run("b")), Err(StoreError::NoRun { .. })));
-    assert!(matches!(store.delete("b"), Err(StoreError::NoRun { .. })));
+    assert!(matches!(store.delete(&["b".into()]), Err(StoreError::NoRun { .. })));
     for id in ["", "..", "a/b", "last", "last~4", "-x", "ü", &"x".repeat(65)] {
         assert!(matches!(store.save(&run(id)), Err(StoreError::BadId { .. })), "{id}");
     }
@@ -188,11 +191,26 @@ fn rejected_writes_change_nothing() {
 }
 
 #[test]
+fn run_of_living_process_is_not_deleted_and_keeps_others() {
+    let (_dir, mut store) = new_store();
+    store.save(&run("a")).unwrap();
+    store.begin(&begun("b")).unwrap();
+    let both = ["a".to_owned(), "b".to_owned()];
+    let own = std::process::id();
+    assert!(matches!(store.delete(&both), Err(StoreError::Measured { pid, .. }) if pid == own));
+    assert_eq!(store.list(&Filter::default()).unwrap().len(), 2, "all or none");
+    // The same process goes on, but the run has ended.
+    store.finish(&run("b")).unwrap();
+    store.delete(&both).unwrap();
+    assert_eq!(store.list(&Filter::default()).unwrap(), []);
+}
+
+#[test]
 fn deleting_a_run_leaves_no_rows_of_it() {
     let (_dir, mut store) = new_store();
     store.save(&run("a")).unwrap();
     store.save(&run("b")).unwrap();
-    store.delete("a").unwrap();
+    store.delete(&["a".into()]).unwrap();
     let db = rusqlite::Connection::open(store.path()).unwrap();
     for table in ["trial", "metric", "series"] {
         let sql = format!("SELECT count(*) FILTER (WHERE run = 'a'), count(*) FROM {table}");

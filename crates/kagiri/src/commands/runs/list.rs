@@ -1,0 +1,164 @@
+//! `kagiri runs list`.
+
+use base::outcome::State;
+use report::terminal::{Entry, list_table, result_cell};
+use report::text::{clipped, plain};
+use store::{Filter, RunSummary, Store, StoreError};
+
+use crate::exit::{Code, Outcome};
+use crate::{dirs, output};
+
+const LIST_WIDTH_MAX: usize = 100;
+const NAME_WIDTH_LEAST: usize = 8;
+
+/// A run without a result, as after a mistyped host name.
+fn is_void(summary: &RunSummary) -> bool {
+    summary.state == State::Failed && summary.trials == 0
+}
+
+pub fn list(all: bool, json: bool) -> Outcome {
+    let store = dirs::open_store_to_read()?;
+    let mut summaries = store.list(&Filter::default())?;
+    summaries
+        .iter_mut()
+        .filter(|summary| lacks_result(summary))
+        .try_for_each(|run| add_result(&store, run))?;
+    if json {
+        output::print(&(store::printable_json(serde_json::to_string_pretty(&summaries)?) + "\n"))?;
+    } else if summaries.is_empty() {
+        let data = dirs::data_dir()?;
+        output::print(&format!(
+            "There are no runs in {} yet; start with 'kagiri survey'.\n",
+            data.display()
+        ))?;
+    } else {
+        let shown = summaries.iter().filter(|summary| all || !is_void(summary));
+        let mut entries: Vec<Entry> = shown.map(entry).collect();
+        let style = output::style();
+        fit(&mut entries, style.width.min(LIST_WIDTH_MAX));
+        if !entries.is_empty() {
+            output::print(&list_table(&entries, style))?;
+        }
+        if let left @ 1.. = summaries.len() - entries.len() {
+            let runs = if left == 1 { "1 run that".to_owned() } else { format!("{left} runs that") };
+            output::print(&format!("({runs} failed before a trial was made: 'kagiri runs list --all')\n"))?;
+        }
+    }
+    Ok(Code::Measured)
+}
+
+/// Whether the process died before it could evaluate the trials that it had stored.
+fn lacks_result(summary: &RunSummary) -> bool {
+    !summary.is_evaluated && summary.trials > 0 && summary.state != State::Running
+}
+
+/// Adds the result that `kagiri runs show` shows.
+fn add_result(store: &Store, summary: &mut RunSummary) -> Result<(), StoreError> {
+    match store.load_without_series(&summary.run) {
+        Ok(mut run) => {
+            run::recover::evaluate(&mut run, &run::registry::BUILT_IN);
+            summary.set_result(&run);
+            Ok(())
+        }
+        // It was removed meanwhile.
+        Err(StoreError::NoRun { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn entry(summary: &RunSummary) -> Entry {
+    let capacity = summary.capacity.map(|value| {
+        // A lower bound if no higher load failed.
+        let least = if summary.interval[1].is_none() { "≥ " } else { "" };
+        format!("{least}{}", report::words::load(value, &summary.unit))
+    });
+    let found = summary.finding.as_ref().map(report::findings::median);
+    Entry {
+        run: summary.run.clone(),
+        workload: summary.workload.clone(),
+        name: summary.name.clone(),
+        result: result_cell(summary.state, found.or(capacity)),
+        limit: report::words::limit_word(summary.limit, summary.certainty).to_owned(),
+    }
+}
+
+/// Shortens names so that the table fits the width; removes the workload from them, which has its own column.
+fn fit(entries: &mut [Entry], columns: usize) {
+    let others = |entry: &Entry| {
+        [&entry.run, &entry.workload, &entry.result, &entry.limit].map(|cell| cell.chars().count())
+    };
+    let mut widths = ["run", "workload", "result", "limit"].map(str::len);
+    for entry in &*entries {
+        for (width, found) in widths.iter_mut().zip(others(entry)) {
+            *width = (*width).max(found);
+        }
+    }
+    let gaps = 2 * widths.len();
+    let left = columns.saturating_sub(widths.iter().sum::<usize>() + gaps).max(NAME_WIDTH_LEAST);
+    for entry in entries {
+        if let Some(rest) = entry.name.strip_prefix(&format!("{}: ", entry.workload)) {
+            entry.name = rest.to_owned();
+        }
+        entry.name = clipped(&plain(&entry.name), left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::outcome::{Certainty, LoadMetric, Resource};
+    use report::terminal::Style;
+
+    use super::*;
+
+    fn summary(capacity: Option<f64>, above: Option<f64>, limit: Resource) -> RunSummary {
+        RunSummary {
+            run: "20261121-143012-k3f9".into(),
+            name: "stream: http://storage.example.org:8080/films/long-name.ts".into(),
+            workload: "stream".into(),
+            state: if capacity.is_some() { State::Complete } else { State::Interrupted },
+            started_at: jiff::Timestamp::UNIX_EPOCH,
+            ended_at: None,
+            capacity,
+            interval: [capacity, above],
+            unit: "streams".into(),
+            finding: None,
+            limit,
+            certainty: if above.is_some() { Certainty::Confirmed } else { Certainty::Unknown },
+            trials: 3,
+            is_evaluated: true,
+        }
+    }
+
+    #[test]
+    fn list_marks_lower_bounds_and_fits_100_columns() {
+        let all = [
+            summary(Some(1200.0), None, Resource::None),
+            summary(Some(5.0), Some(5.0), Resource::Network),
+            summary(None, None, Resource::None),
+            RunSummary { state: State::Complete, ..summary(None, None, Resource::None) },
+            RunSummary {
+                finding: Some(LoadMetric {
+                    metric: "goodput_bit_per_s".into(),
+                    values: vec![941e6, 939e6, 943e6],
+                }),
+                certainty: Certainty::Confirmed,
+                ..summary(Some(1.0), None, Resource::None)
+            },
+        ];
+        let mut entries: Vec<Entry> = all.iter().map(entry).collect();
+        let words = entries.iter().map(|e| (e.result.as_str(), e.limit.as_str())).collect::<Vec<_>>();
+        let expected = [
+            ("≥ 1200 streams", "unknown"),
+            ("5 streams", "network"),
+            ("interrupted", "unknown"),
+            ("–", "unknown"),
+            ("941 Mbit/s", "none found"),
+        ];
+        assert_eq!(words, expected);
+        fit(&mut entries, LIST_WIDTH_MAX);
+        let table = list_table(&entries, Style { colour: false, width: LIST_WIDTH_MAX, unicode: true });
+        assert!(table.lines().all(|line| line.chars().count() <= LIST_WIDTH_MAX), "{table}");
+        assert_eq!(table.lines().count(), 2 + all.len(), "one table, each run on one line: {table}");
+        assert!(table.contains("http://"), "{table}");
+    }
+}
