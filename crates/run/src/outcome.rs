@@ -1,6 +1,6 @@
 //! From trials to the outcome: capacity, limit, explanation, requirements. Pure: needs only the stored run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::doubt::{Doubt, DoubtNote, lower_bound};
 use base::limit_rules::REFUTED_BY_A_PASS;
@@ -124,7 +124,7 @@ fn variant_outcome(
     doubts.extend(explanation.doubts.into_iter().filter(apt));
     doubts.retain(|note| !is_said_by(&refuted, &note.doubt));
     doubts.extend(refuted.into_iter().map(Into::into));
-    doubts.extend(capacity_doubts(&repetitions).into_iter().map(Into::into));
+    doubts.extend(capacity_doubts(&repetitions, &trials).into_iter().map(Into::into));
     doubts.extend(trial_doubts(&trials));
     Ok(VariantOutcome {
         name: variant.name.clone(),
@@ -278,14 +278,20 @@ fn trial_doubts(trials: &[&Trial]) -> Vec<DoubtNote> {
     worst.into_iter().map(|(note, _)| note).collect()
 }
 
-fn capacity_doubts(repetitions: &[Capacity]) -> Vec<Doubt> {
+/// Repetitions with a valid trial, whatever its verdict.
+fn judged_repetitions(trials: &[&Trial]) -> usize {
+    let valid = trials.iter().filter(|trial| trial.verdict != Verdict::Invalid);
+    valid.map(|trial| trial.repetition).collect::<BTreeSet<_>>().len()
+}
+
+fn capacity_doubts(repetitions: &[Capacity], trials: &[&Trial]) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let values: Vec<f64> = repetitions.iter().filter_map(|capacity| capacity.value).collect();
     let least = values.iter().copied().min_by(f64::total_cmp);
     let most = values.iter().copied().max_by(f64::total_cmp);
     match (least, most) {
         (Some(least), Some(most)) if least < most => doubts.push(Doubt::RepetitionsDisagree { least, most }),
-        (Some(_), _) if values.len() == 1 => doubts.push(Doubt::SingleRepetition),
+        (Some(_), _) if judged_repetitions(trials) == 1 => doubts.push(Doubt::SingleRepetition),
         _ => {}
     }
     doubts

@@ -80,7 +80,7 @@ fn searched(tried: &[Tried]) -> Vec<Trial> {
     tried.iter().map(|tried| trial(1, *tried)).collect()
 }
 
-use Phase::{Confirm, Search};
+use Phase::{Confirm, Search, Single};
 use Verdict::{Fail, Pass};
 
 #[test]
@@ -250,6 +250,19 @@ fn advice_fits_the_kind_of_run() {
     assert_eq!(single, ["single_repetition"]);
     let through = kinds(&concluded(&searching, searched(&tried), json!({})));
     assert!(through.contains(&"capacity_is_lower_bound".to_owned()), "{through:?}");
+}
+
+#[test]
+fn run_is_measured_once_if_one_repetition_was_judged() {
+    let single = |verdicts: &[Verdict]| {
+        let made =
+            (1..).zip(verdicts).map(|(repetition, verdict)| trial(repetition, (20.0, Single, *verdict)));
+        let plan = plan(verdicts.len() as u32, json!({ "streams": 20 }), &[]);
+        kinds(&concluded(&plan, made.collect(), json!({}))).contains(&"single_repetition".to_owned())
+    };
+    assert!(single(&[Pass]) && single(&[Pass, Verdict::Invalid]));
+    assert!(!single(&[Pass, Pass]));
+    assert!(!single(&[Fail, Fail, Pass]), "a failed repetition was measured, too");
 }
 
 #[test]
