@@ -221,7 +221,9 @@ impl Signs {
             () if WAITING.is_used_up(waits.rwnd) && waits.rwnd >= waits.sndbuf => Some(Held::Window),
             () if WAITING.is_used_up(waits.sndbuf) => Some(Held::SendBuffer),
             // A sender that gets no CPU leaves its buffer empty, however large it is.
-            () if drained && self.nearest_cpu().is_none() => Some(Held::SendBuffer),
+            () if drained && self.cpu_waits_are_known() && self.nearest_cpu().is_none() => {
+                Some(Held::SendBuffer)
+            }
             () => None,
         }
     }
@@ -270,7 +272,10 @@ impl Signs {
 
     /// That an exclusion is not certain.
     fn unknown_waits_sentence(&self) -> Option<String> {
-        let is_excluded = matches!(self.held(), Some((Held::Path, Certainty::Predicted)));
+        let is_excluded = matches!(
+            self.held(),
+            Some((Held::Path | Held::SendBuffer | Held::Offered, Certainty::Predicted))
+        );
         let end = match (self.sender, self.receiver) {
             (Some(Load { ready: Some(_), .. }), _) => "receiving",
             (_, Some(Load { ready: Some(_), .. })) => "sending",
@@ -290,7 +295,11 @@ impl Signs {
                 let is_sure = self.cpu_waits_are_known() && !self.is_above_link();
                 Some((Held::Path, if is_sure { Certainty::Confirmed } else { Certainty::Predicted }))
             }
-            Some(_) if self.asked == Asked::FlatOut => Some((Held::Offered, Certainty::Confirmed)),
+            // A sender without its CPU leaves its connection idle, too.
+            Some(_) if self.asked == Asked::FlatOut => {
+                let is_sure = self.cpu_waits_are_known();
+                Some((Held::Offered, if is_sure { Certainty::Confirmed } else { Certainty::Predicted }))
+            }
             _ if self.asked == Asked::Unmet || self.lost.any() => Some((Held::Path, Certainty::Predicted)),
             _ => None,
         }

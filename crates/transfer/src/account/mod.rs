@@ -177,7 +177,10 @@ fn said(
         }
         Held::Path if link_share(report, way).is_some_and(limit::is_full) => "the link is full",
         Held::Path => "neither end held the data back: the rate, the delay or the losses of the path did",
-        Held::Offered if settings.rate.is_none() => "the sender had no more data to send",
+        Held::Offered if settings.rate.is_none() && is_proven => "the sender had no more data to send",
+        Held::Offered if settings.rate.is_none() => {
+            "the connections were idle: the sender had no more data to send, or waited for a CPU"
+        }
         Held::Offered => "the requested rate was reached",
     };
     sentence.to_owned()

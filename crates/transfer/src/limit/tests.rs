@@ -150,6 +150,28 @@ fn unknown_waits_for_a_cpu_are_not_none() {
 }
 
 #[test]
+fn nothing_is_excluded_by_unknown_waits_for_a_cpu() {
+    let all = 1_000_000;
+    for (busy_us, looks, drained, held, certain) in [
+        (all, 0, 0, Held::Path, Confirmed),
+        (all, 10, 9, Held::SendBuffer, Confirmed),
+        (300_000, 0, 0, Held::Offered, Confirmed),
+    ] {
+        let mut sender = end(0.2, Some((busy_us, 0, 0)));
+        (sender.waits[0].looks, sender.waits[0].drained) = (looks, drained);
+        let mut way = up(sender, end(0.2, None));
+        let found = |way: &DirectionReport| of(way, Asked::FlatOut, None);
+        assert_eq!(found(&way).0, Some((held, certain)));
+        // A kernel without schedstats.
+        way.sender.as_mut().unwrap().threads[0].ready_ns = None;
+        let (cause, evidence) = found(&way);
+        assert_eq!(cause, Some((held, Predicted)));
+        let said = "how long the sending end waited for a CPU is unknown";
+        assert!(evidence.iter().any(|line| line == said), "{evidence:?}");
+    }
+}
+
+#[test]
 fn larger_share_of_a_thread_stands_first() {
     let mut receiver = end(0.15, None);
     receiver.threads[0].ready_ns = Some(640_000_000);
