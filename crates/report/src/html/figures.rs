@@ -5,11 +5,14 @@ use base::statistics::median;
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
-use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Shape};
+use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Shape, Tick};
 use crate::findings::{self, Row};
 use crate::text::clipped;
 use crate::words;
 use base::format::{capitalized, metric_words, number, quantity, unit_of};
+
+/// Numbers of trials along an axis, at most.
+const TRIAL_TICKS_MAX: usize = 20;
 
 pub(super) const fn form(verdict: Verdict) -> (Shape, &'static str) {
     match verdict {
@@ -38,15 +41,25 @@ fn trial_label(trial: &Trial, unit: &str) -> String {
     format!("trial {}, {}, {}{reasons}", trial.number, words::load(trial.load, unit), trial.verdict)
 }
 
+/// Trials beside each other, each labelled with its number in the run, which other variants share.
+fn trial_axis(trials: &[&Trial]) -> Axis {
+    let step = trials.len().div_ceil(TRIAL_TICKS_MAX).max(1);
+    let tick = |(i, trial): (usize, &&Trial)| Tick { at: i as f64 + 1.0, label: trial.number.to_string() };
+    let last = trials.len().max(1) as f64;
+    Axis {
+        title: "trial".to_owned(),
+        domain: [0.3, last + 0.7],
+        ticks: trials.iter().enumerate().step_by(step).map(tick).collect(),
+        grid: true,
+    }
+}
+
 /// Load against trial, with every verdict.
 pub(super) fn search(run: &Run, variant: &VariantOutcome, index: usize) -> Figure {
     let trials: Vec<_> = run.trials_of(&variant.name).collect();
     let unit = &variant.capacity.unit;
     let most = trials.iter().map(|t| t.load).fold(1.0, f64::max);
-    let last = trials.len().max(1) as f64;
-    let mut x = Axis::whole("trial of this variant", 1.0, last, 14);
-    x.domain = [0.3, last + 0.7];
-    x.ticks.retain(|tick| tick.at >= 1.0 && tick.at <= last);
+    let x = trial_axis(&trials);
     let y = if unit.contains('/') {
         Axis::amount("load", unit, 0.0, most, 4)
     } else {

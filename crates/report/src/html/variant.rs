@@ -28,8 +28,8 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, extras:
                 } @else {
                     h3 { "The search" }
                     figure {
-                        figcaption { "Load and verdict of every trial, in order. Dotted lines separate the \
-                                      repetitions." }
+                        figcaption { "Load and verdict of every trial, in order, by its number in the table \
+                                      of all trials. Dotted lines separate the repetitions." }
                         (figures::search(run, variant, index).svg())
                     }
                 }

@@ -173,3 +173,22 @@ fn doubtful_prediction_is_marked_everywhere() {
     assert!(page.contains("the trials contradict"), "{page}");
     assert!(text.contains("Predicted capacity: none: the trials contradict"), "{text}");
 }
+
+#[test]
+fn search_figure_names_trials_by_their_number_in_the_run() {
+    let run = simulate::several();
+    let page = page(&run, &EXTRAS);
+    // The variants' repetitions are interleaved: ext4 is in the second place each time.
+    for (index, variant) in run.variants.iter().enumerate() {
+        let figure = page.split_once(&format!("id=\"search-{index}-t\"")).expect("the figure").1;
+        let figure = figure.split_once("</svg>").expect("its end").0;
+        let along = figure.split("text-anchor=\"middle\">").skip(1).filter_map(|rest| rest.split('<').next());
+        let labels: Vec<u32> = along.filter_map(|label| label.parse().ok()).collect();
+        let numbers: Vec<u32> = run.trials_of(&variant.name).map(|trial| trial.number).collect();
+        let every_second: Vec<u32> = numbers.iter().copied().step_by(2).collect();
+        assert_eq!(labels, every_second, "{}", variant.name);
+        for number in labels {
+            assert!(figure.contains(&format!("trial {number}, ")), "what the point says: {number}");
+        }
+    }
+}
