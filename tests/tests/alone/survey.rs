@@ -37,4 +37,9 @@ fn survey_ends_with_a_capacity_and_a_report_that_is_there() {
     let runs = world.run(&["runs", "list", "--json"]).code(0).json();
     let mut ids = runs.as_array().expect("runs").iter().filter_map(|run| run["run"].as_str());
     assert!(ids.any(|id| report.contains(id)) && report.contains("</html>"), "{named} is of no stored run");
+    // The loopback carries what its own calibration found, or less: the ceiling was not left out.
+    let run = world.run(&["runs", "show", "last", "--json"]).code(0).json();
+    let doubts = run["variants"][0]["doubts"].to_string();
+    let ceiling = run["environment"]["ceilings"].to_string();
+    assert!(ceiling.contains("over loopback") && !doubts.contains("ceiling_refuted"), "{ceiling} {doubts}");
 }

@@ -1,6 +1,6 @@
 //! Measures how much of each resource this host has, by using all of it for a short time.
 //!
-//! Every measurement has a deadline, is repeated three times, and its source states how it was made. A
+//! Every measurement has a deadline, is made several times, and its source states how it was made. A
 //! resource that could not be measured is absent, with a line that says why. A ceiling found here holds for
 //! the way it was measured; a workload with another pattern may meet a lower one.
 
@@ -23,7 +23,7 @@ pub use cpu::cpu;
 pub use disk::disk_read;
 pub use loopback::loopback;
 
-/// How often each measurement is made; the median counts.
+/// How often disk and memory are measured; the median counts.
 const REPEATS: usize = 3;
 /// Larger than the caches of most machines.
 const MEMORY_BUFFER_BYTES: usize = 64 << 20;
