@@ -241,10 +241,14 @@ pub fn duration(s: f64) -> String {
     }
 }
 
-/// An estimate of a length of time, rounded up: `35 s`, `4 min`, `1.6 h`.
+/// An estimate of a length of time, rounded up, by half of it at most unless it is very short: `1.5 s`, `35 s`,
+/// `4 min`, `1.6 h`.
 pub fn duration_rounded_up(s: f64) -> String {
+    let in_steps_of = |step: f64| format!("{} s", (s.max(0.0) / step).ceil() * step);
     match s {
-        s if s <= 90.0 => format!("{:.0} s", (s.max(0.0) / 5.0).ceil() * 5.0),
+        s if s <= 2.0 => in_steps_of(0.5),
+        s if s <= 10.0 => in_steps_of(1.0),
+        s if s <= 90.0 => in_steps_of(5.0),
         s if s <= 5400.0 => format!("{:.0} min", (s / 60.0).ceil()),
         s => format!("{:.1} h", (s / 360.0).ceil() / 10.0),
     }
@@ -328,7 +332,11 @@ mod tests {
     fn estimated_durations_are_rounded_up() {
         for (seconds, text) in [
             (-1.0, "0 s"),
-            (0.2, "5 s"),
+            (0.2, "0.5 s"),
+            (0.6, "1 s"),
+            (2.1, "3 s"),
+            (9.2, "10 s"),
+            (10.2, "15 s"),
             (41.0, "45 s"),
             (90.0, "90 s"),
             (91.0, "2 min"),
