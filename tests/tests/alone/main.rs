@@ -4,6 +4,7 @@
 
 mod crash;
 mod daq_limits;
+mod disturbed;
 mod ground_truth;
 mod players;
 mod survey;
