@@ -241,12 +241,12 @@ pub fn duration(s: f64) -> String {
     }
 }
 
-/// An estimate of a length of time, rounded up, by half of it at most unless it is very short: `1.5 s`, `35 s`,
+/// An estimate of a length of time, rounded up, by half of it at most from 0.2 s on: `0.6 s`, `35 s`,
 /// `4 min`, `1.6 h`.
 pub fn duration_rounded_up(s: f64) -> String {
     let in_steps_of = |step: f64| format!("{} s", (s.max(0.0) / step).ceil() * step);
     match s {
-        s if s <= 2.0 => in_steps_of(0.5),
+        s if s <= 2.0 => format!("{} s", (s.max(0.0) * 10.0).ceil() / 10.0),
         s if s <= 10.0 => in_steps_of(1.0),
         s if s <= 90.0 => in_steps_of(5.0),
         s if s <= 5400.0 => format!("{:.0} min", (s / 60.0).ceil()),
@@ -332,8 +332,9 @@ mod tests {
     fn estimated_durations_are_rounded_up() {
         for (seconds, text) in [
             (-1.0, "0 s"),
-            (0.2, "0.5 s"),
-            (0.6, "1 s"),
+            (0.2, "0.2 s"),
+            (0.61, "0.7 s"),
+            (1.95, "2 s"),
             (2.1, "3 s"),
             (9.2, "10 s"),
             (10.2, "15 s"),

@@ -36,9 +36,9 @@ const CONNECTIONS_MOST: usize = 256;
 /// Further rounds with as many connections as moved the most.
 const FURTHER_ROUNDS: usize = 2;
 
-/// The ceiling of TCP over loopback in bit/s: the most of 6 times 350 ms with 1 to 64 connections for every two
-/// cores, `sendfile` of 128 KiB to readers that discard (`MSG_TRUNC`); about 3 s. The most, because others can
-/// only make it less. `directory` takes a file of 1 MiB, which is removed afterwards.
+/// The ceiling of TCP over loopback in bit/s: the most of 6 times 350 ms with 1 to 64 connections for every
+/// two cores, `sendfile` of 128 KiB to readers that discard (`MSG_TRUNC`); about 3 s. The most, because
+/// others can only make it less. `directory` takes a file of 1 MiB, which is removed afterwards.
 /// Errors: No file in `directory`, no sockets, or `stopped` said so.
 pub fn loopback(
     directory: &Path,

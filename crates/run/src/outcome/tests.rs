@@ -80,7 +80,7 @@ fn searched(tried: &[Tried]) -> Vec<Trial> {
     tried.iter().map(|tried| trial(1, *tried)).collect()
 }
 
-use Phase::{Confirm, Search, Single};
+use Phase::{Confirm, Search};
 use Verdict::{Fail, Pass};
 
 #[test]
@@ -255,8 +255,9 @@ fn advice_fits_the_kind_of_run() {
 #[test]
 fn run_is_measured_once_if_one_repetition_was_judged() {
     let single = |verdicts: &[Verdict]| {
-        let made =
-            (1..).zip(verdicts).map(|(repetition, verdict)| trial(repetition, (20.0, Single, *verdict)));
+        let made = (1..)
+            .zip(verdicts)
+            .map(|(repetition, verdict)| trial(repetition, (20.0, Phase::Single, *verdict)));
         let plan = plan(verdicts.len() as u32, json!({ "streams": 20 }), &[]);
         kinds(&concluded(&plan, made.collect(), json!({}))).contains(&"single_repetition".to_owned())
     };
