@@ -100,6 +100,30 @@ impl LoadPlan {
     }
 }
 
+/// What is known of a trial's length before it begins, for the announced time.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct TrialTime {
+    pub hold: HoldTime,
+    /// Warm-up, which is no part of the hold.
+    pub warm_up: Span,
+    /// The longest wait for others (people, programs) before the hold begins.
+    pub wait_max: Span,
+}
+
+/// How long a trial holds its load.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum HoldTime {
+    /// As long as the [`LoadPlan`] says.
+    #[default]
+    OfPlan,
+    /// This long, s.
+    S(f64),
+    /// A number of operations, at the load a second.
+    AtLoad(f64),
+    /// A number of operations, at a rate that only the trial shows.
+    Unknown,
+}
+
 /// The plan as it is written; unknown keys are refused.
 #[derive(Deserialize)]
 struct Head {

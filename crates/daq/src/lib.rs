@@ -34,14 +34,15 @@ use base::metric::MetricSpec;
 use base::outcome::{Figure, ResourceSpec, Trial};
 use base::part::{HERE, PartError, PartKind, PartSpec};
 use base::placement::{Placement, Role};
-use base::plan::LoadPlan;
+use base::plan::{HoldTime, LoadPlan, TrialTime};
+use base::units::Span;
 use base::workload::{Judgement, Presentation, TrialContext};
 use workload::Workload;
 use workload::part::{self, Peers, Reports};
 
 use self::builder::part::BuilderPart;
 use self::listen_addresses::PortPart;
-use self::part_settings::{BuilderTask, PortTask, SourcesTask};
+use self::part_settings::{BuilderTask, FRONT_ENDS_TIMEOUT_S, PortTask, SourcesTask};
 use self::settings::{BuilderChoice, DaqSettings, Vary};
 use self::source::part::SourcesPart;
 use self::trial_reports::TrialReports;
@@ -150,6 +151,19 @@ impl Workload for Daq {
 
     fn load_plan(&self, settings: &DaqSettings) -> LoadPlan {
         settings.load_plan()
+    }
+
+    /// A number of events takes as long as their triggers.
+    fn trial_time(&self, settings: &DaqSettings) -> TrialTime {
+        let is_rate_searched = settings.search.as_ref().is_some_and(|search| search.vary == Vary::Rate);
+        let hold = match (settings.events, settings.triggers.rate_per_s()) {
+            (None, _) => HoldTime::OfPlan,
+            (Some(events), _) if is_rate_searched => HoldTime::AtLoad(events as f64),
+            (Some(events), Some(per_s)) => HoldTime::S(events as f64 / per_s),
+            (Some(_), None) => HoldTime::Unknown,
+        };
+        let wait_s = if settings.front_ends > 0 { FRONT_ENDS_TIMEOUT_S } else { 0 };
+        TrialTime { hold, warm_up: settings.omit, wait_max: Span::from_s(wait_s) }
     }
 
     /// The last events are waited for; a number of events takes as long as it does.

@@ -3,7 +3,6 @@ use std::collections::BTreeMap;
 use base::outcome::Phase;
 use base::part::Endpoints;
 use base::placement::{Wish, Wishes};
-use base::units::Span;
 use serde_json::{Value, json};
 
 use super::*;
@@ -115,5 +114,28 @@ fn reports_of_both_roles_are_read_by_part_name() {
 fn port_buffer_limits_from_one_lost_event_in_a_hundred() {
     for (share, is_used_up) in [(0.009, false), (0.01, true), (0.02, true)] {
         assert_eq!(PORT_BUFFER.rule.is_used_up(share), is_used_up, "{share}");
+    }
+}
+
+#[test]
+fn trial_time_counts_warm_up_front_ends_and_events() {
+    let rate = json!({ "vary": "rate", "max": 100 });
+    let dead_time = json!({ "dead_time_percent_max": 1.0 });
+    for (settings, hold, warm_up_s, wait_s) in [
+        (json!({ "omit": "0s" }), HoldTime::OfPlan, 0, 0),
+        (json!({ "omit": "90s", "front_ends": 3 }), HoldTime::OfPlan, 90, 30),
+        (json!({ "omit": "0s", "events": 600 }), HoldTime::Unknown, 0, 0),
+        (json!({ "omit": "0s", "events": 600, "triggers": "60/s" }), HoldTime::S(10.0), 0, 0),
+        (json!({ "omit": "0s", "events": 600, "triggers": "bursts 10 6/s" }), HoldTime::S(10.0), 0, 0),
+        (json!({ "omit": "0s", "events": 600, "triggers": "file x" }), HoldTime::Unknown, 0, 0),
+        (
+            json!({ "omit": "0s", "events": 600, "search": rate, "objective": dead_time }),
+            HoldTime::AtLoad(600.0),
+            0,
+            0,
+        ),
+    ] {
+        let expected = TrialTime { hold, warm_up: Span::from_s(warm_up_s), wait_max: Span::from_s(wait_s) };
+        assert_eq!(Daq.trial_time(&read(settings.clone())), expected, "{settings}");
     }
 }

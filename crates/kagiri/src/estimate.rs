@@ -3,39 +3,69 @@
 use std::collections::BTreeMap;
 
 use base::outcome::Phase;
-use base::plan::LoadPlan;
+use base::plan::{HoldTime, LoadPlan, TrialTime};
+use base::units::Span;
 use base::verdict::Verdict;
-use run::search::{self, RAMP_LOAD_MAX, TrialResult};
+use run::search::{self, RAMP_LOAD_MAX, Step, TrialResult};
 
-/// Overhead of a trial beside its hold (start-up, warm-up, judging), in s, until one was measured.
+/// Overhead of a trial beside its hold and warm-up (start-up, judging), in s, until one was measured.
 const BEYOND_HOLD_S: f64 = 10.0;
 /// Margin of the measured overhead, in s: larger loads take longer to start.
 const BEYOND_HOLD_MARGIN_S: f64 = 2.0;
+/// Share of a hold from which on its pace is known.
+const PACE_FROM: f64 = 0.01;
+
+/// How loads are searched, and what is known of a trial's length.
+pub type VariantLoads = (LoadPlan, TrialTime);
 
 pub struct Estimate {
-    loads: BTreeMap<String, LoadPlan>,
+    loads: BTreeMap<String, VariantLoads>,
     /// Searches of each variant that have not begun.
     to_come: BTreeMap<String, u32>,
     current: Option<(String, Vec<TrialResult>)>,
     /// Start of the current trial, in s after the start of the run.
     trial_began_s: Option<f64>,
-    /// Largest overhead of a trial, in s.
-    beyond_hold_s: Option<f64>,
+    /// The hold of the current trial: its start and the last look at it, in s, and the share that was done.
+    hold: Option<(f64, f64, f64)>,
+    learned: Learned,
     /// The bound from the start of the current trial on.
     bound: UpperBound,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// What trials that passed took, in s.
+#[derive(Debug, Clone, Copy, Default)]
+struct Learned {
+    /// Largest overhead of a trial, warm-up excluded.
+    beyond_hold_s: Option<f64>,
+    /// Longest hold whose length was unknown.
+    hold_s: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UpperBound {
     pub trials: usize,
-    pub s: f64,
-    /// Time of the first one in s.
-    first_s: f64,
+    /// Time of the first one in s; `None`: unknown.
+    first_s: Option<f64>,
+    /// Time of the others in s; `None`: unknown.
+    later_s: Option<f64>,
+}
+
+impl UpperBound {
+    const NOTHING: Self = Self { trials: 0, first_s: Some(0.0), later_s: Some(0.0) };
+
+    /// Time of all trials in s; `None`: unknown.
+    pub fn s(&self) -> Option<f64> {
+        sum(self.first_s, self.later_s)
+    }
+}
+
+fn sum(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    Some(a? + b?)
 }
 
 impl Estimate {
     /// For a run that searches each variant `repeats` times.
-    pub fn new(variants: impl IntoIterator<Item = (String, LoadPlan)>, repeats: u32) -> Self {
+    pub fn new(variants: impl IntoIterator<Item = (String, VariantLoads)>, repeats: u32) -> Self {
         let loads: BTreeMap<_, _> = variants.into_iter().collect();
         let to_come = loads.keys().map(|name| (name.clone(), repeats)).collect();
         let mut new = Self {
@@ -43,8 +73,9 @@ impl Estimate {
             to_come,
             current: None,
             trial_began_s: None,
-            beyond_hold_s: None,
-            bound: UpperBound::default(),
+            hold: None,
+            learned: Learned::default(),
+            bound: UpperBound::NOTHING,
         };
         new.update_bound();
         new
@@ -56,7 +87,7 @@ impl Estimate {
 
     /// Whether any load is searched.
     pub fn is_search(&self) -> bool {
-        self.loads.values().any(|plan| plan.fixed.is_none())
+        self.loads.values().any(|(plan, _)| plan.fixed.is_none())
     }
 
     pub fn search_begins(&mut self, variant: &str) {
@@ -68,14 +99,26 @@ impl Estimate {
     }
 
     pub fn trial_begins(&mut self, now_s: f64) {
-        self.trial_began_s = Some(now_s);
+        (self.trial_began_s, self.hold) = (Some(now_s), None);
+    }
+
+    /// Of the current trial's hold this share is done, 0 until the hold begins.
+    pub fn trial_at(&mut self, done: f64, now_s: f64) {
+        let from_s = self.hold.filter(|_| done > 0.0).map_or(now_s, |(from_s, ..)| from_s);
+        self.hold = Some((from_s, now_s, done));
     }
 
     pub fn trial_ends(&mut self, seen: TrialResult, hold_s: f64, now_s: f64) {
         let took_s = self.trial_began_s.take().map(|began_s| now_s - began_s);
+        let time = self.current_time();
         // A failed trial may have ended early.
         if let Some(took_s) = took_s.filter(|_| seen.verdict == Verdict::Pass) {
-            self.beyond_hold_s = Some((took_s - hold_s).max(self.beyond_hold_s.unwrap_or(0.0)));
+            let larger = |before: Option<f64>, s: f64| Some(s.max(before.unwrap_or(0.0)));
+            let beyond_s = took_s - hold_s - time.warm_up.s();
+            self.learned.beyond_hold_s = larger(self.learned.beyond_hold_s, beyond_s);
+            if time.hold == HoldTime::Unknown {
+                self.learned.hold_s = larger(self.learned.hold_s, hold_s);
+            }
         }
         if let Some((_, trials)) = &mut self.current {
             trials.push(seen);
@@ -88,56 +131,89 @@ impl Estimate {
         self.bound
     }
 
-    /// Remaining time in s at bound, unless trials are disturbed or contradict each other.
-    pub fn left_s(&self, now_s: f64) -> f64 {
-        let within_s = self.trial_began_s.map_or(0.0, |began_s| now_s - began_s);
-        self.bound.s - within_s.clamp(0.0, self.bound.first_s)
+    /// Remaining time in s at bound, unless trials are disturbed or contradict each other; `None`: unknown.
+    pub fn left_s(&self, now_s: f64) -> Option<f64> {
+        sum(self.trial_left_s(now_s), self.bound.later_s)
+    }
+
+    fn current_time(&self) -> TrialTime {
+        let name = self.current.as_ref().map(|(name, _)| name);
+        name.and_then(|name| self.loads.get(name)).map(|(_, time)| *time).unwrap_or_default()
+    }
+
+    fn trial_left_s(&self, now_s: f64) -> Option<f64> {
+        let Some(began_s) = self.trial_began_s else { return self.bound.first_s };
+        self.hold_left_s(now_s)
+            .or_else(|| self.bound.first_s.map(|first_s| (first_s - (now_s - began_s).max(0.0)).max(0.0)))
+    }
+
+    /// By the pace of the hold so far, where the plan does not know when it begins or ends.
+    fn hold_left_s(&self, now_s: f64) -> Option<f64> {
+        let time = self.current_time();
+        let is_planned = time.hold == HoldTime::OfPlan && time.wait_max == Span::default();
+        let (from_s, at_s, done) = self.hold.filter(|(.., done)| !is_planned && *done >= PACE_FROM)?;
+        let left_s = (at_s - from_s) * (1.0 - done) / done;
+        Some((left_s - (now_s - at_s)).max(0.0) + BEYOND_HOLD_MARGIN_S)
     }
 
     /// Takes some milliseconds, so never during a trial.
     fn update_bound(&mut self) {
-        let beyond_s = self.beyond_hold_s.map_or(BEYOND_HOLD_S, |seen_s| seen_s + BEYOND_HOLD_MARGIN_S);
         let current = self.current.as_ref().and_then(|(name, seen)| Some((self.loads.get(name)?, &seen[..])));
-        let mut bound = current.map(|(plan, seen)| longest(plan, seen, beyond_s)).unwrap_or_default();
+        let mut bound =
+            current.map_or(UpperBound::NOTHING, |(loads, seen)| longest(loads, seen, &self.learned));
         for (name, &times) in self.to_come.iter().filter(|(_, times)| **times > 0) {
-            let whole = longest(&self.loads[name], &[], beyond_s);
+            let whole = longest(&self.loads[name], &[], &self.learned);
             bound.trials += whole.trials * times as usize;
-            bound.s += whole.s * f64::from(times);
+            bound.later_s = sum(bound.later_s, whole.s().map(|s| s * f64::from(times)));
         }
         self.bound = bound;
     }
 }
 
 /// The longest continuation of the search after `seen`, over all possible capacities.
-fn longest(plan: &LoadPlan, seen: &[TrialResult], beyond_s: f64) -> UpperBound {
+fn longest(loads: &VariantLoads, seen: &[TrialResult], learned: &Learned) -> UpperBound {
     let ways = [Verdict::Fail, Verdict::Invalid]
         .into_iter()
-        .flat_map(|above| capacities(plan, seen).into_iter().map(move |capacity| (capacity, above)));
-    let ways = ways.map(|(capacity, above)| continuation(plan, seen, beyond_s, capacity, above));
-    ways.max_by(|a, b| a.s.total_cmp(&b.s)).unwrap_or_default()
+        .flat_map(|above| capacities(&loads.0, seen).into_iter().map(move |capacity| (capacity, above)));
+    let ways = ways.map(|(capacity, above)| continuation(loads, seen, learned, capacity, above));
+    let s = |bound: &UpperBound| bound.s().unwrap_or(f64::INFINITY);
+    let order = |a: &UpperBound, b: &UpperBound| s(a).total_cmp(&s(b)).then(a.trials.cmp(&b.trials));
+    ways.max_by(order).unwrap_or(UpperBound::NOTHING)
 }
 
 /// The continuation of the search against a target that carries `capacity`; higher loads end as `above`.
 fn continuation(
-    plan: &LoadPlan,
+    loads: &VariantLoads,
     seen: &[TrialResult],
-    beyond_s: f64,
+    learned: &Learned,
     capacity: u64,
     above: Verdict,
 ) -> UpperBound {
+    let (plan, time) = loads;
     let mut seen = seen.to_vec();
-    let mut bound = UpperBound::default();
+    let mut bound = UpperBound::NOTHING;
     while let Some(step) = search::next(plan, &seen) {
         let verdict = if step.load <= capacity { Verdict::Pass } else { above };
         seen.push(TrialResult { load: step.load, phase: step.phase, verdict, is_disturbed: false });
-        let took_s = hold_s(plan, step.phase) + beyond_s;
-        if bound.trials == 0 {
-            bound.first_s = took_s;
+        let hold_s = hold_s(loads, step, learned);
+        let took_s = hold_s.map(|hold_s| hold_s + beyond_hold_s(time, learned));
+        match bound.trials {
+            0 => bound.first_s = took_s,
+            _ => bound.later_s = sum(bound.later_s, took_s),
         }
         bound.trials += 1;
-        bound.s += took_s;
     }
     bound
+}
+
+/// What a trial takes beside its hold, in s.
+fn beyond_hold_s(time: &TrialTime, learned: &Learned) -> f64 {
+    let wait_s = time.wait_max.s();
+    let beyond_s = match learned.beyond_hold_s {
+        Some(seen_s) => (seen_s + BEYOND_HOLD_MARGIN_S).max(wait_s),
+        None => BEYOND_HOLD_S + wait_s,
+    };
+    beyond_s + time.warm_up.s()
 }
 
 /// The capacities that are consistent with `seen`; of many, those at which the search changes direction.
@@ -160,118 +236,17 @@ fn capacities(plan: &LoadPlan, seen: &[TrialResult]) -> Vec<u64> {
     if fit.is_empty() { all } else { fit }
 }
 
-fn hold_s(plan: &LoadPlan, phase: Phase) -> f64 {
-    match phase {
-        Phase::Confirm | Phase::Single => plan.hold.s(),
-        Phase::Search | Phase::RampDown => plan.search_hold.s(),
+/// How long a trial holds its load, in s; `None`: unknown.
+fn hold_s((plan, time): &VariantLoads, step: Step, learned: &Learned) -> Option<f64> {
+    match (time.hold, step.phase) {
+        (HoldTime::S(s), _) => Some(s),
+        (HoldTime::AtLoad(number), _) => Some(number / step.load.max(1) as f64),
+        (HoldTime::Unknown, _) => learned.hold_s,
+        (HoldTime::OfPlan, Phase::Confirm | Phase::Single) => Some(plan.hold.s()),
+        (HoldTime::OfPlan, Phase::Search | Phase::RampDown) => Some(plan.search_hold.s()),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use base::units::Span;
-
-    use super::*;
-
-    fn plan(load_max: u64) -> LoadPlan {
-        let (search_hold, searched) = (Span::from_s(5), LoadPlan::search(load_max, Span::from_s(10)));
-        LoadPlan { search_hold, confirmations: 3, ramp_down: true, ..searched }
-    }
-
-    /// A run against a target that carries `capacity`: what was said to be left before each trial, the trials
-    /// that were made, and how long they took. Each takes `beyond_s` beside its hold.
-    fn imagine(
-        plan: &LoadPlan,
-        capacity: u64,
-        above: Verdict,
-        beyond_s: f64,
-    ) -> (Vec<(f64, UpperBound)>, f64) {
-        let mut estimate = Estimate::new([("a".to_owned(), *plan)], 1);
-        estimate.search_begins("a");
-        let (mut seen, mut now_s, mut said) = (Vec::new(), 0.0, Vec::new());
-        while let Some(step) = search::next(plan, &seen) {
-            estimate.trial_begins(now_s);
-            said.push((now_s, estimate.upper_bound()));
-            let verdict = if step.load <= capacity { Verdict::Pass } else { above };
-            let trial = TrialResult { load: step.load, phase: step.phase, verdict, is_disturbed: false };
-            // One that fails is given up early.
-            let held_s = hold_s(plan, step.phase) * if verdict == Verdict::Pass { 1.0 } else { 0.3 };
-            now_s += held_s + beyond_s;
-            seen.push(trial);
-            estimate.trial_ends(trial, held_s, now_s);
-        }
-        assert_eq!(estimate.upper_bound(), UpperBound::default(), "at the end nothing is left");
-        (said, now_s)
-    }
-
-    #[test]
-    fn no_run_takes_longer_than_its_upper_bound() {
-        for (load_max, first) in [(1, 1), (6, 1), (16, 1), (16, 5), (100, 1), (1000, 1), (6400, 50)] {
-            let plan = LoadPlan { load_first: first, ..plan(load_max) };
-            for capacity in (0..=16).chain([23, 49, 50, 51, 99, 127, 128, 511, 700, 999, 1000, 5000, 6400]) {
-                for above in [Verdict::Fail, Verdict::Invalid] {
-                    let (said, end_s) = imagine(&plan, capacity.min(load_max), above, 6.0);
-                    for (n, (at_s, bound)) in said.iter().enumerate() {
-                        let (trials, s) = (said.len() - n, end_s - at_s);
-                        assert!(
-                            bound.s >= s - 1e-9 && bound.trials >= trials,
-                            "max {load_max}, capacity {capacity}, trial {n}: {bound:?}, but {trials} in {s} s"
-                        );
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn first_upper_bound_is_close_to_the_longest_run() {
-        for load_max in [1, 6, 16, 1000] {
-            let plan = plan(load_max);
-            let runs = (0..=load_max).step_by(load_max.div_ceil(200) as usize);
-            let runs = runs.flat_map(|capacity| [(capacity, Verdict::Fail), (capacity, Verdict::Invalid)]);
-            let longest = runs.map(|(capacity, above)| imagine(&plan, capacity, above, 10.0).0.len()).max();
-            let said = longest_trials(&plan);
-            assert!(
-                Some(said) >= longest && said as f64 <= 1.1 * longest.unwrap() as f64,
-                "{load_max}: {said}, {longest:?}"
-            );
-        }
-    }
-
-    fn longest_trials(plan: &LoadPlan) -> usize {
-        Estimate::new([("a".to_owned(), *plan)], 1).upper_bound().trials
-    }
-
-    #[test]
-    fn remaining_time_of_a_single_trial_never_falls_below_zero() {
-        let plan = LoadPlan { fixed: Some(7), ..plan(10) };
-        let mut estimate = Estimate::new([("a".to_owned(), plan)], 1);
-        assert_eq!((estimate.upper_bound().trials, estimate.left_s(0.0)), (1, 20.0));
-        estimate.search_begins("a");
-        assert_eq!(estimate.left_s(50.0), 20.0, "making content takes nothing from it");
-        estimate.trial_begins(60.0);
-        assert_eq!(estimate.left_s(65.0), 15.0);
-        assert_eq!(estimate.left_s(500.0), 0.0);
-        estimate.trial_ends(
-            TrialResult { load: 7, phase: Phase::Single, verdict: Verdict::Pass, is_disturbed: false },
-            10.0,
-            76.0,
-        );
-        assert_eq!(estimate.left_s(76.0), 0.0);
-    }
-
-    #[test]
-    fn estimate_counts_variants_and_repetitions_and_learns_trial_overhead() {
-        let fixed = |hold| LoadPlan { fixed: Some(1), hold: Span::from_s(hold), ..plan(10) };
-        let mut estimate = Estimate::new([("a".to_owned(), fixed(10)), ("b".to_owned(), fixed(30))], 2);
-        assert_eq!((estimate.upper_bound().trials, estimate.left_s(0.0)), (4, 120.0));
-        estimate.search_begins("a");
-        assert_eq!(estimate.left_s(0.0), 120.0);
-        estimate.trial_begins(0.0);
-        let passed = (Phase::Single, Verdict::Pass);
-        let seen = TrialResult { load: 1, phase: passed.0, verdict: passed.1, is_disturbed: false };
-        estimate.trial_ends(seen, 10.0, 13.0);
-        // 3 s and the margin beside the hold, no longer 10 s.
-        assert_eq!((estimate.upper_bound().trials, estimate.left_s(13.0)), (3, 2.0 * 35.0 + 15.0));
-    }
-}
+#[path = "estimate_tests.rs"]
+mod tests;

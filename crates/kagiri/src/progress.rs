@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use base::format::{duration_rounded_up, metric};
+use base::format::{duration_rounded_up, metric, plural};
 use base::outcome::{Phase, Trial};
 use base::part::Live;
 use base::verdict::Verdict;
@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use run::engine::{Event, Observer};
 use run::search::Step;
 
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, UpperBound};
 use crate::output;
 
 /// Shows progress on standard error.
@@ -116,7 +116,10 @@ impl Progress {
     }
 
     fn left(&self) -> String {
-        format!("about {} left", duration_rounded_up(self.now().estimate.left_s(self.elapsed_s())))
+        match self.now().estimate.left_s(self.elapsed_s()) {
+            Some(left_s) => format!("about {} left", duration_rounded_up(left_s)),
+            None => "time left unknown".to_owned(),
+        }
     }
 
     /// Bring the bar's words up to date.
@@ -142,12 +145,7 @@ impl Progress {
             (!std::mem::replace(&mut now.estimate_shown, true)).then_some(whole)
         };
         if let Some(most) = most {
-            let again = "; trials that were disturbed or disagree are repeated";
-            self.line(&match (most.trials, duration_rounded_up(most.s)) {
-                (1, length) => format!("1 trial, about {length}"),
-                (trials, length) if self.is_search => format!("up to {trials} trials, {length}{again}"),
-                (trials, length) => format!("{trials} trials, about {length}"),
-            });
+            self.line(&length_words(&most, self.is_search));
         }
         let name = self.has_variants.then(|| format!("variant: {variant}"));
         let again = (repetition > 1).then(|| format!("repetition {repetition}"));
@@ -230,6 +228,18 @@ fn phase_word(phase: Phase) -> &'static str {
     }
 }
 
+/// How long the run takes: `1 trial, about 15 s`.
+fn length_words(most: &UpperBound, is_search: bool) -> String {
+    let trials = plural(most.trials as u64, "trial");
+    let again = "; trials that were disturbed or disagree are repeated";
+    match most.s().map(duration_rounded_up) {
+        None if is_search => format!("up to {trials}, of unknown length{again}"),
+        None => format!("{trials} of unknown length"),
+        Some(length) if is_search && most.trials != 1 => format!("up to {trials}, {length}{again}"),
+        Some(length) => format!("{trials}, about {length}"),
+    }
+}
+
 /// Elapsed time as minutes and seconds.
 fn clock(seconds: f64) -> String {
     let whole = seconds as u64;
@@ -242,6 +252,8 @@ impl Observer for Progress {
             Event::Preparing { variant, repetition } => self.preparing(variant, repetition),
             Event::TrialBegan { step, .. } => self.trial_began(step),
             Event::TrialAt { done, live } => {
+                let elapsed_s = self.elapsed_s();
+                self.now().estimate.trial_at(done, elapsed_s);
                 if let Some(bar) = &self.bar {
                     bar.set_position((done * 100.0) as u64);
                     self.now().live = live_words(live, self.presentation);
@@ -259,6 +271,9 @@ impl Observer for Progress {
 
 #[cfg(test)]
 mod tests {
+    use base::plan::{HoldTime, LoadPlan, TrialTime};
+    use base::units::Span;
+
     use super::*;
 
     #[test]
@@ -275,5 +290,16 @@ mod tests {
         );
         let both = [("goodput_up_bit_per_s", 941e6), ("goodput_down_bit_per_s", 1.2e9)];
         assert_eq!(live(&both), ", 941 Mbit/s up and 1.2 Gbit/s down now");
+    }
+
+    #[test]
+    fn unknown_length_is_said_to_be_unknown() {
+        let fixed = |hold| {
+            let plan = LoadPlan { fixed: Some(1), ..LoadPlan::search(10, Span::from_s(5)) };
+            let time = TrialTime { hold, ..TrialTime::default() };
+            Estimate::new([("a".to_owned(), (plan, time))], 1).upper_bound()
+        };
+        assert_eq!(length_words(&fixed(HoldTime::OfPlan), false), "1 trial, about 15 s");
+        assert_eq!(length_words(&fixed(HoldTime::Unknown), false), "1 trial of unknown length");
     }
 }

@@ -132,7 +132,8 @@ impl Session {
         let workload = self.registry.workload(&plan.workload).map_err(Failure::usage)?;
         let variants = engine::configure(plan, workload).map_err(run_failure)?;
         let loads = |configured: &ConfiguredVariant<'_>| {
-            (configured.variant.name.clone(), configured.workload.load_plan())
+            let workload = &configured.workload;
+            (configured.variant.name.clone(), (workload.load_plan(), workload.trial_time()))
         };
         let estimate = Estimate::new(variants.iter().map(loads), plan.repeats);
         let mut progress = Progress::new(

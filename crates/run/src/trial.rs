@@ -200,7 +200,7 @@ fn wait(
     let longest = context.hold.duration() + scope.workload.max_overtime();
     let deadline = Instant::now() + longest;
     loop {
-        let mut done = 1.0f64;
+        let mut done: Option<f64> = None;
         let mut finished = true;
         for name in offering {
             match bus.progress(name)? {
@@ -208,7 +208,8 @@ fn wait(
                 Progress::Failed(error) => return Err(TrialError::Ended(error.into())),
                 Progress::Running { done: part } => {
                     finished = false;
-                    done = done.min(part.unwrap_or(0.0));
+                    // A part that runs until it is stopped does not know.
+                    done = part.into_iter().chain(done).min_by(f64::total_cmp);
                 }
             }
         }
@@ -220,7 +221,7 @@ fn wait(
                 return Err(TrialError::Ended(error.into()));
             }
         }
-        if !tick(done, &live(bus, offering)) {
+        if !tick(done.unwrap_or(0.0), &live(bus, offering)) {
             return Ok(false);
         }
         if Instant::now() > deadline {

@@ -7,7 +7,7 @@ use base::metric::MetricSpec;
 use base::outcome::{Figure, Resource, Trial};
 use base::part::{Endpoints, PartError, PartKind, PartSpec};
 use base::placement::{Placement, Role};
-use base::plan::{LoadPlan, PlanError};
+use base::plan::{LoadPlan, PlanError, TrialTime};
 use base::workload::{Judgement, Presentation, TrialContext};
 use serde_json::Value;
 
@@ -56,6 +56,11 @@ pub trait Workload: Sync + 'static {
     }
 
     fn load_plan(&self, settings: &Self::Settings) -> LoadPlan;
+
+    /// What is known of a trial's length, beside its load plan.
+    fn trial_time(&self, _settings: &Self::Settings) -> TrialTime {
+        TrialTime::default()
+    }
 
     /// The longest time that a trial may take beyond its hold (start-up, warm-up, a stalled end) before it is
     /// given up.
@@ -120,6 +125,7 @@ pub trait ConfiguredWorkload {
     fn networked_roles(&self) -> &'static [&'static str];
     fn ceiling_keys(&self) -> &'static [(Resource, &'static str)];
     fn load_plan(&self) -> LoadPlan;
+    fn trial_time(&self) -> TrialTime;
     fn max_overtime(&self) -> Duration;
     fn keeps_interrupted(&self) -> bool;
     fn standing(&self, placement: &Placement) -> Result<Vec<PartSpec>, PartError>;
@@ -190,6 +196,9 @@ impl<W: Workload> ConfiguredWorkload for Configured<'_, W> {
     }
     fn load_plan(&self) -> LoadPlan {
         self.workload.load_plan(&self.settings)
+    }
+    fn trial_time(&self) -> TrialTime {
+        self.workload.trial_time(&self.settings)
     }
     fn max_overtime(&self) -> Duration {
         self.workload.max_overtime(&self.settings)
