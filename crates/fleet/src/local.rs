@@ -22,6 +22,11 @@ impl LocalBus {
         Self { kinds, host, parts: BTreeMap::new() }
     }
 
+    /// Shows the user a line; one that he needs even if he asked for quiet.
+    pub fn show(&self, line: &str, is_needed: bool) {
+        if is_needed { self.host.announce(line) } else { self.host.say(line) }
+    }
+
     /// Starts parts at a time of this host's monotonic clock.
     /// Errors: A part cannot start. Other parts may have been started.
     pub fn start_at(&mut self, parts: &[&str], at_ns: u64) -> Result<(), BusError> {

@@ -225,7 +225,13 @@ pub enum Notification {
     },
     /// A message for the user.
     #[serde(rename = "line")]
-    Log { run: String, text: String },
+    Log {
+        run: String,
+        text: String,
+        /// Whether the user needs it in order to go on, even if he asked for quiet.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        needed: bool,
+    },
 }
 
 /// A coordinator's lease renewal.
@@ -323,9 +329,14 @@ mod tests {
         let (run, parts, live) = ("r".to_owned(), BTreeMap::new(), BTreeMap::new());
         let beat = Notification::Heartbeat { run: run.clone(), parts, live, start_late_ns: None };
         let beat_json = r#"{"tell":"beat","run":"r","parts":{},"live":{},"start_late_ns":null}"#;
-        let line = Notification::Log { run, text: "x".into() };
-        for (message, json) in [(beat, beat_json), (line, r#"{"tell":"line","run":"r","text":"x"}"#)] {
+        let line = |needed| Notification::Log { run: run.clone(), text: "x".into(), needed };
+        for (message, json) in [
+            (beat, beat_json),
+            (line(false), r#"{"tell":"line","run":"r","text":"x"}"#),
+            (line(true), r#"{"tell":"line","run":"r","text":"x","needed":true}"#),
+        ] {
             assert_eq!(encode(&message), json.as_bytes());
+            assert_eq!(decode::<Notification>(json.as_bytes()).as_ref(), Ok(&message));
         }
     }
 

@@ -188,7 +188,7 @@ fn open_bus(
         }
         other => Failure::from(other),
     })?;
-    Ok(Box::new(FleetBus::new(coordinator, local, Box::new(move |line| notes.note(line)))))
+    Ok(Box::new(FleetBus::new(coordinator, local)))
 }
 
 /// Presents a run, unless nothing was measured in it.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::part::{Endpoints, HostContext, PartError, PartSpec};
+use base::part::{Endpoints, HostContext, PartError, PartSpec, Say};
 use sys::clock::{Deadline, monotonic_ns};
 use zenoh::qos::CongestionControl;
 use zenoh::{Session, Wait};
@@ -182,11 +182,15 @@ impl AgentService {
             None => {
                 let (session, of_run) = (self.session.clone(), run.clone());
                 let key = protocol::notification_key(self.name());
-                let notify = move |line: &str| {
-                    let log = Notification::Log { run: of_run.clone(), text: line.to_owned() };
-                    send(&session, &key, &log);
+                let notify = move |needed: bool| -> Say {
+                    let (session, key, run) = (session.clone(), key.clone(), of_run.clone());
+                    Arc::new(move |line: &str| {
+                        let log = Notification::Log { run: run.clone(), text: line.to_owned(), needed };
+                        send(&session, &key, &log);
+                    })
                 };
-                let host = HostContext { say: Arc::new(notify), ..self.config.host.clone() };
+                let (say, announce) = (notify(false), Some(notify(true)));
+                let host = HostContext { say, announce, ..self.config.host.clone() };
                 let lease_ms = lease_ms.clamp(*LEASE_MS.start(), *LEASE_MS.end());
                 *lease = Some(RunLease::new(run, owner, lease_ms, host));
                 Ok(Response::Done)

@@ -8,6 +8,7 @@ use base::doubt::Doubt;
 use base::part::{Endpoints, HERE, Live, PartError, PartSpec, Progress};
 use serde_json::{Value, json};
 
+use super::membership::LogLine;
 use super::{ANSWER_WITHIN, Agent, Coordinator, fan_out};
 use crate::local::LocalBus;
 use crate::protocol::{Request, Response};
@@ -46,11 +47,10 @@ pub struct FleetBus {
     is_released: Cell<bool>,
     lost: RefCell<BTreeSet<String>>,
     started: Option<Started>,
-    notify: Box<dyn Fn(&str)>,
 }
 
 impl FleetBus {
-    pub fn new(coordinator: Coordinator, local: LocalBus, notify: Box<dyn Fn(&str)>) -> Self {
+    pub fn new(coordinator: Coordinator, local: LocalBus) -> Self {
         Self {
             coordinator,
             local,
@@ -60,7 +60,6 @@ impl FleetBus {
             is_released: Cell::new(false),
             lost: RefCell::default(),
             started: None,
-            notify,
         }
     }
 
@@ -110,7 +109,7 @@ impl FleetBus {
     /// Reports the loss at once, because ending the trial may take a while.
     fn lost(&self, host: &str, why: &str) -> BusError {
         if self.lost.borrow_mut().insert(host.to_owned()) {
-            (self.notify)(&format!("host {host} was lost: {why}"));
+            self.local.show(&format!("host {host} was lost: {why}"), false);
         }
         BusError::HostLost { host: host.to_owned(), why: why.to_owned() }
     }
@@ -133,8 +132,8 @@ impl FleetBus {
         within: Duration,
     ) -> BTreeMap<String, Result<Response, BusError>> {
         let is_running = || {
-            for (host, line) in self.coordinator.membership.take_lines() {
-                (self.notify)(&format!("{host}: {line}"));
+            for LogLine { host, text, is_needed } in self.coordinator.membership.take_lines() {
+                self.local.show(&format!("{host}: {text}"), is_needed);
             }
             self.coordinator.is_running()
         };

@@ -34,7 +34,16 @@ struct State {
     /// Protocol version of the agents that use another one.
     other_versions: BTreeMap<String, String>,
     changes: u64,
-    lines: Vec<(String, String)>,
+    lines: Vec<LogLine>,
+}
+
+/// An agent's message for the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    pub host: String,
+    pub text: String,
+    /// Whether the user needs it in order to go on, even if he asked for quiet.
+    pub is_needed: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -90,15 +99,16 @@ impl Membership {
                     known.start_late_ns = start_late_ns;
                 }
             }
-            Notification::Log { run, text } if run == of_run && state.lines.len() < LINES_MAX => {
-                state.lines.push((name.to_owned(), protocol::sanitize(&text)));
+            Notification::Log { run, text, needed } if run == of_run && state.lines.len() < LINES_MAX => {
+                let (host, text) = (name.to_owned(), protocol::sanitize(&text));
+                state.lines.push(LogLine { host, text, is_needed: needed });
             }
             // Of another run.
             Notification::Heartbeat { .. } | Notification::Log { .. } => {}
         }
     }
 
-    pub fn take_lines(&self) -> Vec<(String, String)> {
+    pub fn take_lines(&self) -> Vec<LogLine> {
         std::mem::take(&mut self.state().lines)
     }
 
@@ -235,6 +245,18 @@ mod tests {
         assert_eq!(membership.progress("nas", "server"), None);
         membership.record_notification("nas", beat("new"), "new");
         assert_eq!(membership.progress("nas", "server"), Some(Progress::Finished));
+    }
+
+    #[test]
+    fn line_keeps_whether_the_user_needs_it() {
+        let membership = Membership::default();
+        for (run, needed) in [("new", false), ("old", true), ("new", true)] {
+            let log = Notification::Log { run: run.into(), text: format!("{run} {needed}"), needed };
+            membership.record_notification("nas", log, "new");
+        }
+        let line = |text: &str, is_needed| LogLine { host: "nas".into(), text: text.into(), is_needed };
+        assert_eq!(membership.take_lines(), [line("new false", false), line("new true", true)]);
+        assert!(membership.take_lines().is_empty());
     }
 
     #[test]

@@ -170,7 +170,7 @@ pub fn wish(hosts: &str) -> Wish {
 
 pub fn bus(coordinator: Coordinator, dir: &Path) -> FleetBus {
     let local = LocalBus::new(kinds(), context(dir));
-    FleetBus::new(coordinator, local, Box::new(|line| eprintln!("{line}")))
+    FleetBus::new(coordinator, local)
 }
 
 /// The bus of a run that has recruited these hosts.
