@@ -200,7 +200,7 @@ int main(int argc, char **argv) {
         int connection = socket(AF_INET, SOCK_STREAM, 0);
         setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
         if (connection < 0) fail(argv[1]);
-        /* The builder listens a moment after its line is printed, and not between two trials of a search. */
+        /* The builder listens once its line is printed, and not between two trials of a search. */
         for (int tries = 1; connect(connection, (struct sockaddr *)&builder, sizeof builder); tries++) {
             if (errno != ECONNREFUSED || tries == 30) fail(argv[1]);
             usleep(100000);

@@ -45,7 +45,7 @@ def message(kind, run, builder, event, source, payload, payload_crc, received_ns
 
 
 def connect(builder_at):
-    """The builder listens a moment after its line is printed, and not between two trials of a search."""
+    """The builder listens once its line is printed, and not between two trials of a search."""
     for tries in range(30):
         try:
             return socket.create_connection(builder_at, timeout=10)

@@ -63,8 +63,12 @@ fn disagreements(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> 
     let lost = (lost > 0 && !is_explained).then(|| {
         format!("{lost} sent fragments were neither received nor reported missing: the counts disagree")
     });
-    let corrupt =
-        (corrupt > 0).then(|| format!("{corrupt} fragments arrived with other bytes than were sent"));
+    // What a front end meant to send is unknown.
+    let how = match settings.front_ends {
+        0 => "arrived with other bytes than were sent",
+        _ => "had a payload that does not match its checksum or length",
+    };
+    let corrupt = (corrupt > 0).then(|| format!("{corrupt} fragments {how}"));
     lost.into_iter().chain(corrupt).collect()
 }
 

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use base::part::{HostContext, PartError};
 use sys::net::{NetError, PortReservation};
 
-use super::part_settings::{FRONT_ENDS_TIMEOUT_S, PortEndpoint, PortTask};
+use super::part_settings::{PortEndpoint, PortTask};
 use workload::part::{self, Part, Peers};
 use workload::watch;
 
@@ -33,22 +33,6 @@ impl PortPart {
         }
         let elsewhere = self.task.sources_elsewhere;
         Ok((part::server_address(host, elsewhere, "sources", "builder")?, 0).into())
-    }
-
-    /// Prints the addresses for front ends.
-    fn say(&self, host: &HostContext, endpoint: &PortEndpoint) {
-        let front_ends = self.task.settings.front_ends;
-        if front_ends == 0 {
-            return;
-        }
-        for (address, group) in endpoint.addresses.iter().zip(&endpoint.groups) {
-            // Without this line the front ends cannot be started.
-            host.announce(format!(
-                "builder at {address}, orders at {group}, run {}; waiting for {front_ends} front ends, \
-                 up to {FRONT_ENDS_TIMEOUT_S} s beyond the time stated for the trial",
-                endpoint.run
-            ));
-        }
     }
 }
 
@@ -102,9 +86,7 @@ impl Part for PortPart {
         let device = (!at.ip().is_loopback()).then(|| sys::proc::interface_with(at.ip()).ok()).flatten();
         let watch = watch::this_program(host, device, at.port());
         let run = random.u32(1..);
-        let endpoint = PortEndpoint { addresses, groups, run, watch, pid: std::process::id() };
-        self.say(host, &endpoint);
-        Ok(endpoint)
+        Ok(PortEndpoint { addresses, groups, run, watch, pid: std::process::id() })
     }
 
     fn stop(&mut self) -> Result<(), PartError> {
@@ -116,7 +98,6 @@ impl Part for PortPart {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
-    use std::sync::{Arc, Mutex};
 
     use base::part::Endpoints;
 
@@ -131,39 +112,26 @@ mod tests {
         part.prepare(&Peers::new(&Endpoints::new()), host)
     }
 
-    fn host(said: &Arc<Mutex<Vec<String>>>) -> HostContext {
-        let said = said.clone();
-        let say = Arc::new(move |line: &str| said.lock().unwrap().push(line.to_owned()));
-        HostContext { say, ..HostContext::here("/".into(), "/".into(), "/".into()) }
-    }
-
     #[test]
-    fn ports_are_reserved_and_printed_for_front_ends() {
-        let said = Arc::default();
+    fn ports_are_reserved() {
+        let host = HostContext::here("/".into(), "/".into(), "/".into());
         let settings = DaqSettings { builders: 2, front_ends: 3, ..DaqSettings::default() };
         let mut part = port(settings.clone());
-        let facts = prepare(&mut part, &host(&said)).unwrap();
+        let facts = prepare(&mut part, &host).unwrap();
         assert_eq!((facts.addresses.len(), facts.groups.len()), (2, 2));
         assert!(facts.groups.iter().all(|group| group.ip().is_multicast()));
         assert_eq!(facts.watch.pids[0], std::process::id());
         assert!(facts.addresses.iter().all(|address| TcpListener::bind(address).is_err()), "they are kept");
-        let line = format!(
-            "builder at {}, orders at {}, run {}; waiting for 3 front ends, up to 30 s beyond the time \
-             stated for the trial",
-            facts.addresses[1], facts.groups[1], facts.run
-        );
-        assert_eq!(said.lock().unwrap()[1], line);
         part.stop().unwrap();
 
         let listen = Some(facts.addresses[0].to_string());
         let mut part = port(DaqSettings { listen, builders: 1, front_ends: 0, ..settings.clone() });
-        let again = prepare(&mut part, &host(&said)).unwrap();
+        let again = prepare(&mut part, &host).unwrap();
         assert_eq!(again.addresses[0], facts.addresses[0]);
-        assert_eq!(said.lock().unwrap().len(), 2, "without front ends nothing is printed");
 
         for listen in ["0.0.0.0:7500", "192.0.2.99:7500"] {
             let mut part = port(DaqSettings { listen: Some(listen.into()), ..settings.clone() });
-            let error = prepare(&mut part, &host(&said)).unwrap_err();
+            let error = prepare(&mut part, &host).unwrap_err();
             assert!(error.usage && error.message.contains("daq.listen"), "{error}");
         }
     }

@@ -85,9 +85,11 @@ pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Metrics {
     set("events_per_s", rate);
     let ideal = reports.ideal_events_per_s(settings);
     set("ideal_percent", rate.zip(ideal).map(|(rate, ideal)| 100.0 * rate / ideal));
-    set("events_complete", known(&builders, events.complete));
-    set("events_incomplete", known(&builders, events.incomplete));
-    set("events_vetoed", known(&builders, events.vetoed));
+    let has_held = builders.iter().any(|builder| builder.has_held());
+    let of_hold = |count: u64| known(&builders, count).filter(|_| has_held);
+    set("events_complete", of_hold(events.complete));
+    set("events_incomplete", of_hold(events.incomplete));
+    set("events_vetoed", of_hold(events.vetoed));
     let offered = Some(events.offered as f64).filter(|offered| *offered > 0.0);
     set("dead_time_percent", offered.map(|offered| 100.0 * events.vetoed as f64 / offered));
     set("goodput_bit_per_s", bit_per_s(|builder| builder.payload_bytes));

@@ -109,9 +109,16 @@ fn front_ends_that_do_not_come_end_the_trial() {
     let world = World::new();
     let listen = format!("127.0.0.1:{}", kagiri_tests::free_port());
     let words = ["daq", "--sources", "8", "--front-ends", "2", "--listen", &listen, "--time", "1s"];
-    let said =
-        format!("2 of 2 front ends did not connect to {listen} within 30 s (sources 6-7 are missing): ");
-    let ended = world.measure(&words, PATIENCE).fails(1, &[&said, "start them, or leave --front-ends out"]);
+    let said = format!(
+        "2 of 2 front ends did not connect to {listen} within 30 s (sources 6-7 are missing; the builder \
+         turned away bad header: 1): "
+    );
+    let mut live = world.start(&words);
+    live.wait_for("waiting for", PATIENCE);
+    // A program of another protocol.
+    let mut stranger = std::net::TcpStream::connect(&listen).expect("the builder listens");
+    std::io::Write::write_all(&mut stranger, b"GET / HTTP/1.1\r\n\r\n").expect("it reads");
+    let ended = live.end(PATIENCE).fails(1, &[&said, "start them, or leave --front-ends out"]);
     assert!(!ended.stdout.contains("events/s"), "nothing was measured: {}", ended.stdout);
     // Waiting is ended by Ctrl-C, too.
     let mut live = world.start(&words);

@@ -1,6 +1,6 @@
 //! `kagiri daq` against independent witnesses: planted losses and the kernel's counters.
 
-use kagiri_tests::{UpLab, World, need_root};
+use kagiri_tests::{FLEET_PATIENCE, Fleet, Live, UpLab, World, need_root};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -51,7 +51,35 @@ fn the_line_for_front_ends_is_printed_even_if_quiet() {
     let (builder, group, run) = addresses(&mut live);
     assert!(builder.starts_with("127.0.0.1:") && group.starts_with("239."), "{builder} {group}");
     assert!(run.parse::<u32>().is_ok_and(|run| run > 0), "{run}");
-    assert!(live.stderr().contains("up to 30 s beyond the time stated"), "{}", live.stderr());
+    assert!(live.stderr().contains("waiting for 2 front ends, up to 30 s"), "{}", live.stderr());
     live.signal(Signal::SIGINT);
     live.end(PATIENCE).code(130);
+}
+
+#[test]
+fn the_line_of_a_builder_on_another_host_is_printed_even_if_quiet() {
+    let fleet = Fleet::new();
+    let agent = fleet.agent("daq");
+    let plan = "workload = 'daq'\n[place]\nbuilder = 'daq'\n[daq]\nsources = 2\nfront_ends = 2\n";
+    let mut command = fleet.run_command(plan, "20s");
+    command.arg("--quiet");
+    let mut live = Live::start(command);
+    let (builder, ..) = addresses(&mut live);
+    assert!(live.stderr().contains(&format!("daq: builder at {builder}, ")), "{}", live.stderr());
+    // It listens already.
+    std::net::TcpStream::connect(&builder).expect("the builder listens");
+    live.signal(Signal::SIGINT);
+    let pid = live.end(FLEET_PATIENCE).code(130).pid;
+    fleet.end(vec![agent], &[pid]);
+}
+
+/// At 30 % both ways some hellos are lost until the builder's deadline, and some handshakes take seconds.
+#[test]
+fn sources_hold_out_on_a_link_that_loses_a_third() {
+    need_root!();
+    let (trial, again, timeouts) = through_a_lossy_link("30%", "12s");
+    assert!(again > 0.0 && timeouts > 0.0, "{again} {timeouts}: {trial}");
+    let account = trial["account"].to_string();
+    assert!(!account.contains("broke off") && trial["verdict"] != "invalid", "{trial}");
+    assert!(metric(&trial, "events_complete") > 0.0, "{trial}");
 }

@@ -39,7 +39,9 @@ pub(crate) struct AssemblerConfig {
     pub sources: u32,
     /// The last `front_ends` sources are front ends, whose fragments may have any size.
     pub front_ends: u64,
-    /// The longest fragment of a front end: its share of the memory.
+    /// A source's share of the memory for one event.
+    pub share_bytes: u64,
+    /// The longest fragment of a front end, as it may have any size.
     pub claim_bytes_max: u64,
     pub sizes: FragmentSizes,
     pub memory_bytes: u64,
@@ -73,7 +75,12 @@ impl Assembler {
             read_late_ns: 0,
             current_source: None,
             events: EventTable::new(sources),
-            memory: FragmentMemory::new(config.memory_bytes, sources.into(), fragment_bytes),
+            memory: FragmentMemory::new(
+                config.memory_bytes,
+                config.share_bytes,
+                sources.into(),
+                fragment_bytes,
+            ),
             ledger: Ledger::default(),
             complete: Vec::new(),
             new_fragments: Vec::new(),
@@ -115,6 +122,11 @@ impl Assembler {
         if let Some(fragment) = event.fragments.get_mut(fragment.index as usize) {
             fragment.recovered = true;
         }
+    }
+
+    /// Whether the run has a source of this number.
+    pub(super) const fn has_source(&self, source: u32) -> bool {
+        source < self.config.sources
     }
 
     /// The slot of the event that a fragment belongs to, or why it is refused; `Err(None)`: late or a
@@ -296,6 +308,7 @@ mod tests {
             builders_all: 1,
             sources: 2,
             front_ends: 0,
+            share_bytes: u64::from(BYTES),
             claim_bytes_max: 0,
             sizes: FragmentSizes::new(&size, 7, "").expect("sizes"),
             memory_bytes: 2 * u64::from(BYTES),

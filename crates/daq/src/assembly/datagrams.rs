@@ -189,6 +189,10 @@ impl DatagramReassembler {
         let before = (assembler.ledger.duplicate, assembler.ledger.late);
         let slot = match assembler.find_event(header) {
             Ok(slot) => slot,
+            // No hello of that source came from there.
+            Err(Some("unknown_source")) if assembler.has_source(header.source) => {
+                return self.count_refused(header, "wrong_address", is_first, assembler);
+            }
             Err(Some(reason)) => return self.count_refused(header, reason, is_first, assembler),
             Err(None) => {
                 // Count a fragment once, by its first part; and not at all if its bytes may have been

@@ -6,7 +6,7 @@ const SOURCES: u32 = 300;
 
 #[test]
 fn parts_complete_a_fragment_in_any_order() {
-    let memory = FragmentMemory::new(1 << 20, 1, 100).allocate(&mut EventMemory::default(), 0, 100);
+    let memory = FragmentMemory::new(1 << 20, 1 << 20, 1, 100).allocate(&mut EventMemory::default(), 0, 100);
     let memory = memory.expect("memory");
     let header = FragmentHeader::new(Kind::Fragment, 1, 0, 0);
     let mut partial = PartialFragment { memory, header, whole_bytes: 100, received: Vec::new() };

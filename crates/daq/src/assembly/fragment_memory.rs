@@ -9,6 +9,8 @@ const BLOCK_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct FragmentMemory {
     budget_bytes: u64,
+    /// A source that sends a fragment of an event again, in a larger size, gets no more than this.
+    share_bytes: u64,
     block_bytes: usize,
     held_bytes: u64,
     pub(crate) held_bytes_max: u64,
@@ -18,7 +20,8 @@ pub(crate) struct FragmentMemory {
 #[derive(Debug, Default)]
 pub(crate) struct EventMemory {
     blocks: Vec<Block>,
-    ranges: Vec<Option<MemoryRange>>,
+    /// By source: its last range, and the bytes of all of them.
+    ranges: Vec<Option<(MemoryRange, u64)>>,
 }
 
 #[derive(Debug)]
@@ -36,18 +39,18 @@ pub struct MemoryRange {
 }
 
 impl FragmentMemory {
-    /// `fragments` of `fragment_bytes` are expected per event.
-    pub(super) fn new(budget_bytes: u64, fragments: u64, fragment_bytes: u64) -> Self {
+    /// `fragments` of `fragment_bytes` are expected per event; `share_bytes`: a source's share of one.
+    pub(super) fn new(budget_bytes: u64, share_bytes: u64, fragments: u64, fragment_bytes: u64) -> Self {
         // Equal blocks waste least.
         let (fragments, fragment_bytes) = (fragments.max(1), fragment_bytes.max(1));
         let blocks = fragments.saturating_mul(fragment_bytes).div_ceil(BLOCK_BYTES_MAX).max(1);
         let block_bytes = fragments.div_ceil(blocks).saturating_mul(fragment_bytes).min(budget_bytes.max(1));
         let block_bytes = usize::try_from(block_bytes).unwrap_or(1 << 20);
-        Self { budget_bytes, block_bytes, ..Self::default() }
+        Self { budget_bytes, share_bytes, block_bytes, ..Self::default() }
     }
 
-    /// Memory for a source's fragment; `None`: the limit is reached. A source that sends its fragment again,
-    /// after a corrupt or cut one, gets the same memory again.
+    /// Memory for a source's fragment; `None`: the limit is reached, or the source's share. A source that
+    /// sends its fragment again, after a corrupt or cut one, gets the same memory again.
     pub(super) fn allocate(
         &mut self,
         held: &mut EventMemory,
@@ -55,18 +58,19 @@ impl FragmentMemory {
         bytes: u32,
     ) -> Option<MemoryRange> {
         let at = source as usize;
-        let wanted = match held.ranges.get(at).copied().flatten() {
-            Some(range) if range.bytes >= bytes => return Some(MemoryRange { bytes, ..range }),
-            // At least doubled: all ranges of a source together stay below four times the largest.
-            Some(range) => bytes.max(range.bytes.saturating_mul(2)),
-            None => bytes,
+        let (wanted, before) = match held.ranges.get(at).copied().flatten() {
+            Some((range, _)) if range.bytes >= bytes => return Some(MemoryRange { bytes, ..range }),
+            // Otherwise many small steps would take all.
+            Some((_, before)) if before + u64::from(bytes) > self.share_bytes => return None,
+            Some((_, before)) => (bytes, before),
+            None => (bytes, 0),
         };
         let range = self.allocate_new(held, wanted)?;
         if held.ranges.len() <= at {
             held.ranges.resize(at + 1, None);
         }
-        held.ranges[at] = Some(range);
-        Some(MemoryRange { bytes, ..range })
+        held.ranges[at] = Some((range, before + u64::from(wanted)));
+        Some(range)
     }
 
     fn allocate_new(&mut self, held: &mut EventMemory, bytes: u32) -> Option<MemoryRange> {
@@ -84,18 +88,16 @@ impl FragmentMemory {
     }
 
     fn block(&mut self, wanted: usize) -> Option<Box<[u8]>> {
-        let length = wanted.max(self.block_bytes);
-        if self.held_bytes + length as u64 > self.budget_bytes {
-            return None;
-        }
-        // Free blocks count towards the limit, too: drop them in favour of a larger block.
-        while wanted > self.block_bytes
-            && !self.spare.is_empty()
-            && self.all_bytes() + length as u64 > self.budget_bytes
-        {
+        let left = self.budget_bytes - self.held_bytes;
+        let fits = |length: &usize| *length as u64 <= left;
+        // Near the limit a block is no larger than its fragment.
+        let length = Some(wanted.max(self.block_bytes)).filter(fits).or(Some(wanted).filter(fits))?;
+        let is_usual = length == self.block_bytes;
+        // Free blocks count towards the limit, too: drop them in favour of one of another size.
+        while !is_usual && !self.spare.is_empty() && self.all_bytes() + length as u64 > self.budget_bytes {
             self.spare.pop();
         }
-        let spare = if wanted > self.block_bytes { None } else { self.spare.pop() };
+        let spare = if is_usual { self.spare.pop() } else { None };
         self.held_bytes += length as u64;
         self.held_bytes_max = self.held_bytes_max.max(self.held_bytes);
         Some(spare.unwrap_or_else(|| vec![0; length].into_boxed_slice()))
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn event_allocates_what_its_fragments_need() {
-        let mut memory = FragmentMemory::new(1 << 30, 1000, 1024);
+        let mut memory = FragmentMemory::new(1 << 30, 1 << 20, 1000, 1024);
         let mut held = EventMemory::default();
         let ranges: Vec<MemoryRange> =
             (0..1000).map(|source| memory.allocate(&mut held, source, 1024).unwrap()).collect();
@@ -154,7 +156,7 @@ mod tests {
 
     #[test]
     fn repeated_fragment_reuses_its_memory() {
-        let mut memory = FragmentMemory::new(10_000, 2, 1000);
+        let mut memory = FragmentMemory::new(10_000, 5000, 2, 1000);
         let mut held = EventMemory::default();
         let first = memory.allocate(&mut held, 7, 1000).unwrap();
         let others = memory.allocate(&mut held, 3, 1000).unwrap();
@@ -163,14 +165,25 @@ mod tests {
             assert_eq!(memory.allocate(&mut held, 7, 10), Some(MemoryRange { bytes: 10, ..first }));
         }
         assert_eq!(memory.held_bytes, 2000);
-        // Growing by a little each time gains nothing, either.
-        assert!((1001..2000).all(|bytes| memory.allocate(&mut held, 7, bytes).is_some()));
-        assert_eq!(memory.held_bytes, 4000);
+        // Growing by a little each time gains nothing, either: beyond its share it gets no more.
+        assert_eq!((1001..2000).filter(|&bytes| memory.allocate(&mut held, 7, bytes).is_some()).count(), 3);
+        assert_eq!(memory.held_bytes, 8000);
         assert_eq!(memory.allocate(&mut held, 3, 1000), Some(others));
         memory.release(&mut held);
         assert_eq!(memory.held_bytes, 0);
         // The next event starts anew.
         assert_eq!(memory.allocate(&mut held, 3, 1000), Some(first));
+    }
+
+    #[test]
+    fn last_block_is_no_larger_than_its_fragment_near_the_limit() {
+        // Blocks of 800 bytes, of which only one fits.
+        let mut memory = FragmentMemory::new(1000, 1000, 8, 100);
+        let mut held = EventMemory::default();
+        assert!((0..10).all(|source| memory.allocate(&mut held, source, 100).is_some()));
+        assert_eq!((memory.allocate(&mut held, 10, 1), memory.held_bytes), (None, 1000));
+        memory.release(&mut held);
+        assert_eq!((memory.held_bytes, memory.spare.len()), (0, 1));
     }
 
     proptest! {
@@ -179,7 +192,7 @@ mod tests {
             budget in 1_u64..100_000,
             sizes in proptest::collection::vec(0_u32..30_000, 0..200),
         ) {
-            let mut memory = FragmentMemory::new(budget, 10, 1_000);
+            let mut memory = FragmentMemory::new(budget, budget, 10, 1_000);
             let mut events: Vec<EventMemory> = (0..4).map(|_| EventMemory::default()).collect();
             for (at, size) in sizes.into_iter().enumerate() {
                 let event = &mut events[at % 4];

@@ -58,12 +58,17 @@ impl BuilderConfig {
         crate::theory::fragment_wire_bytes(payload_bytes, self.settings.protocol)
     }
 
-    /// The longest fragment of a front end: half of its share of the memory, as fragments that are sent again
-    /// in other sizes take up to twice as much; at least a few usual ones.
+    /// A source's share of the memory for one event.
+    fn share_bytes(&self) -> u64 {
+        let shares = u64::from(self.sources()) * u64::from(self.window());
+        self.settings.memory.bytes() / shares.max(1)
+    }
+
+    /// The longest fragment of a front end: half of its share, so that one that is sent again in another size
+    /// has room; or a few usual ones if its share holds them, so that all others find theirs.
     fn claim_bytes_max(&self) -> u64 {
-        let shares = 2 * u64::from(self.sources()) * u64::from(self.window());
-        let usual_bytes = u64::from(self.mean_fragment_bytes()) * 4;
-        (self.settings.memory.bytes() / shares.max(1)).max(usual_bytes)
+        let (share_bytes, usual_bytes) = (self.share_bytes(), u64::from(self.mean_fragment_bytes()));
+        (share_bytes / 2).max((usual_bytes * 4).min(share_bytes)).max(usual_bytes)
     }
 
     pub(super) fn assembler(&self) -> AssemblerConfig {
@@ -73,6 +78,7 @@ impl BuilderConfig {
             builders_all: self.builders_all.max(1),
             sources: self.sources(),
             front_ends: self.settings.front_ends,
+            share_bytes: self.share_bytes(),
             claim_bytes_max: self.claim_bytes_max(),
             sizes: self.sizes.clone(),
             memory_bytes: self.settings.memory.bytes(),

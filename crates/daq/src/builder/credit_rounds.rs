@@ -48,7 +48,7 @@ impl CreditRounds<'_> {
 
     fn run_search(&mut self, mut search: CreditSearch) -> Result<CreditSearch, Early> {
         let until_ns = monotonic_ns() + SEARCH_TIMEOUT_NS;
-        while let Some(round) = search.next().filter(|round| !round.push) {
+        while let Some(round) = search.next() {
             if monotonic_ns() > until_ns {
                 search.stop();
                 break;
@@ -66,7 +66,7 @@ impl CreditRounds<'_> {
     /// retransmissions, which would count against the next credit.
     fn recover(&mut self) -> Phase {
         let until_ns = monotonic_ns() + RECOVERY_TIMEOUT_NS;
-        let round = Round { credit: RECOVERY_CREDIT, events: 1, push: false };
+        let round = Round::probe(RECOVERY_CREDIT, 1);
         while self.run_round(round)?.has_stalled() && monotonic_ns() < until_ns {}
         Ok(())
     }
@@ -80,13 +80,14 @@ impl CreditRounds<'_> {
         self.0.machine.events.round = Some(stats.clone());
         let mut begun = 0;
         loop {
-            let is_over =
-                self.0.machine.events.round.as_ref().is_none_or(RoundStats::is_over) || begun >= round.events;
+            let now_ns = monotonic_ns();
+            let is_over = self.0.machine.events.round.as_ref().is_none_or(|stats| stats.is_over(now_ns))
+                || begun >= round.events;
             if is_over && self.0.outstanding() == 0 {
                 break;
             }
             if !is_over && self.0.has_room() {
-                self.0.begin_event(monotonic_ns());
+                self.0.begin_event(now_ns);
                 begun += 1;
             } else {
                 self.0.poll_until(u64::MAX)?;
@@ -95,19 +96,23 @@ impl CreditRounds<'_> {
         Ok(self.0.machine.events.round.take().unwrap_or(stats))
     }
 
-    /// Lets all sources send at once, for comparison. Last, because connections may wait for seconds
-    /// afterwards.
+    /// Builds events with the credit in use, then lets all sources send at once. Push comes last, because
+    /// connections may wait for seconds afterwards.
     pub(super) fn compare_with_push(&mut self, mut search: CreditSearch) -> Phase {
-        let Some(round) = search.next() else { return Ok(()) };
+        let [granted, push] = search.compared_rounds();
         self.0.machine.events.recorder.is_hold_over = true;
-        // It would disturb the hold of another builder.
+        // Either would disturb the hold of another builder, and push its other round.
         if self.0.wait_at_barrier(Barrier::Compare)?.is_none() {
             return Ok(());
         }
+        let granted = self.run_round(granted)?;
+        if self.0.wait_at_barrier(Barrier::Push)?.is_none() {
+            return Ok(());
+        }
         self.0.machine.events.orders.is_push = true;
-        let stats = self.run_round(round);
+        let push = self.run_round(push);
         self.0.machine.events.orders.is_push = false;
-        search.add_round(&stats?);
+        search.set_compared([&granted, &push?]);
         self.0.machine.events.recorder.report.steered = Some(search.result());
         Ok(())
     }

@@ -199,8 +199,11 @@ impl BuilderMachine {
         if !header.payload_matches(payload) {
             return Err("payload_checksum");
         }
-        if header.source >= self.config.sources() || hello.group == 0 {
+        if header.source >= self.config.sources() {
             return Err("unknown_source");
+        }
+        if hello.group == 0 {
+            return Err("no_group");
         }
         if hello.configuration != 0 && hello.configuration != self.configuration {
             return Err("configuration");

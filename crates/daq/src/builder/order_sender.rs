@@ -160,11 +160,14 @@ impl OrderSender {
     }
 
     pub(super) fn send_stop(&self, sockets: &mut Sockets) {
-        let stop = self.plain_order(Kind::Stop).encode();
+        self.multicast_stop();
+        sockets.send_last(&self.plain_order(Kind::Stop).encode());
+    }
+
+    pub(super) fn multicast_stop(&self) {
         if let Some(multicast) = &self.multicast {
-            let _ = multicast.send(&stop);
+            let _ = multicast.send(&self.plain_order(Kind::Stop).encode());
         }
-        sockets.send_last(&stop);
     }
 
     fn clock_probe(&self, number: u64) -> Order {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use base::format::plural;
 use base::part::{HostContext, Live, PartError, Progress};
 use reactor::{ThreadControl, ThreadGroup, ThreadSpec};
 use sys::clock::Deadline;
@@ -14,7 +15,7 @@ use super::driver::Driver;
 use super::trial::Trial;
 use crate::fd_limit;
 use crate::listen_addresses::PortPart;
-use crate::part_settings::{BuilderTask, PortEndpoint};
+use crate::part_settings::{BuilderTask, FRONT_ENDS_TIMEOUT_S, PortEndpoint};
 use crate::report::{BuilderReport, BuildersReport};
 use crate::scheduling::{SchedulerPlan, TriggerScheduler};
 use crate::settings::{FragmentSizes, Triggers, text_of};
@@ -60,6 +61,20 @@ impl BuilderPart {
         Ok(configs.collect())
     }
 
+    /// Prints where front ends find the builders, which listen now.
+    fn announce(&self, port: &PortEndpoint, host: &HostContext) {
+        let front_ends = self.task.settings.front_ends;
+        for (address, group) in port.addresses.iter().zip(&port.groups).filter(|_| front_ends > 0) {
+            // Without this line the front ends cannot be started.
+            host.announce(format!(
+                "builder at {address}, orders at {group}, run {}; waiting for {}, up to \
+                 {FRONT_ENDS_TIMEOUT_S} s",
+                port.run,
+                plural(front_ends, "front end")
+            ));
+        }
+    }
+
     fn scheduler(&self, configs: &[BuilderConfig]) -> Option<TriggerScheduler> {
         let first = configs.first()?;
         let plan = SchedulerPlan {
@@ -92,7 +107,8 @@ impl Part for BuilderPart {
     }
 
     fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<(), PartError> {
-        let configs = self.configs(&peers.get::<PortPart>(&self.task.port)?, host)?;
+        let port = peers.get::<PortPart>(&self.task.port)?;
+        let configs = self.configs(&port, host)?;
         let Some(scheduler) = self.scheduler(&configs).map(Arc::new) else {
             return Err(PartError::new(format!(
                 "the endpoint '{}' has no address for a builder",
@@ -117,6 +133,7 @@ impl Part for BuilderPart {
             self.progress.push(progress);
         }
         self.threads = Some(threads);
+        self.announce(&port, host);
         Ok(())
     }
 

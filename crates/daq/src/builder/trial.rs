@@ -10,7 +10,7 @@ use super::credit_rounds::CreditRounds;
 use super::driver::{Driver, Early, Phase};
 use crate::missing_sources;
 use crate::part_settings::FRONT_ENDS_TIMEOUT_S;
-use crate::report::BuilderReport;
+use crate::report::{BuilderReport, counted};
 use crate::scheduling::{Assignment, Barrier, CreditSearch, TriggerScheduler};
 use crate::settings::Carrier;
 
@@ -23,6 +23,8 @@ const PROBES_TIMEOUT_NS: u64 = 1_500 * MS;
 const PROBE_INTERVAL_NS: u64 = 20 * MS;
 /// How long sources may take to close their connections.
 const CLOSE_TIMEOUT_NS: u64 = 1_000 * MS;
+/// How often a stop order is repeated meanwhile.
+const STOP_INTERVAL_NS: u64 = 50 * MS;
 /// However many triggers are due, sockets are read after so long.
 const READ_INTERVAL_NS: u64 = MS;
 
@@ -55,9 +57,15 @@ impl Trial {
         drop(guard);
         let states = self.driver.machine.stop();
         let until_ns = monotonic_ns() + CLOSE_TIMEOUT_NS;
+        let mut again_ns = monotonic_ns() + STOP_INTERVAL_NS;
         while self.driver.machine.events.sources.connected > 0 && monotonic_ns() < until_ns {
-            if self.driver.poll_stopped(until_ns).is_err() {
+            if self.driver.poll_stopped(until_ns.min(again_ns)).is_err() {
                 break;
+            }
+            if monotonic_ns() >= again_ns {
+                // It may have been lost, and the connections may be in retransmission timeouts.
+                self.driver.machine.events.orders.sender.multicast_stop();
+                again_ns = monotonic_ns() + STOP_INTERVAL_NS;
             }
         }
         let is_udp = self.driver.config.settings.protocol == Carrier::Udp;
@@ -165,10 +173,17 @@ impl Trial {
         let first = u64::from(sources).saturating_sub(front_ends) as u32;
         let registry = &self.driver.machine.events.sources;
         let missing: Vec<u32> = (first..sources).filter(|&source| !registry.is_connected(source)).collect();
+        let turned_away = &self.driver.machine.events.assembler.ledger.turned_away;
+        let refused: Vec<String> =
+            turned_away.iter().map(|(reason, count)| counted(reason, *count)).collect();
+        let refused = match refused.is_empty() {
+            true => String::new(),
+            false => format!("; the builder turned away {}", refused.join(", ")),
+        };
         (registry.ever_connected < sources && !missing.is_empty()).then(|| {
             format!(
-                "{} of {front_ends} front ends did not connect to {} within {} s ({} {} missing): start \
-                 them, or leave --front-ends out",
+                "{} of {front_ends} front ends did not connect to {} within {} s ({} {} missing{refused}): \
+                 start them, or leave --front-ends out",
                 missing.len(),
                 self.driver.config.address,
                 FRONT_ENDS_TIMEOUT_S,

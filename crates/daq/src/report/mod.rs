@@ -48,18 +48,38 @@ pub struct Ledger {
     pub late: u64,
     /// Arrived a second time.
     pub duplicate: u64,
-    /// Refused, by reason: `wrong_run`, `wrong_version`, `bad_header`, `header_checksum`,
-    /// `payload_checksum`, `payload_length`, `duplicate_source`, `unknown_source`, `never_triggered`,
-    /// `wrong_builder`, `from_the_past`, `too_large`, `no_memory`, `wrong_kind`, `configuration`.
+    /// Refused, by reason: see [`REASONS`].
     pub refused: BTreeMap<String, u64>,
-    /// Connections and datagrams of unidentified peers, by the same reasons, and `no_hello` and
-    /// `incomplete_hello` for connections that ended without one; not part of the balance.
+    /// Connections and datagrams of unidentified peers, by the same reasons; not part of the balance.
     pub turned_away: BTreeMap<String, u64>,
     /// Connections that broke in the middle of a fragment, and those that ended before the run did.
     pub broken_connections: u64,
     /// Sources that reconnected.
     pub reconnected: u64,
 }
+
+/// Why messages are refused (docs/daq-wire.md explains each).
+pub const REASONS: &[&str] = &[
+    "never_triggered",
+    "from_the_past",
+    "wrong_builder",
+    "wrong_run",
+    "unknown_source",
+    "wrong_address",
+    "payload_length",
+    "payload_checksum",
+    "too_large",
+    "no_memory",
+    "bad_header",
+    "header_checksum",
+    "wrong_version",
+    "wrong_kind",
+    "duplicate_source",
+    "configuration",
+    "no_group",
+    "no_hello",
+    "incomplete_hello",
+];
 
 impl Ledger {
     pub fn refused_all(&self) -> u64 {
@@ -73,6 +93,11 @@ impl Ledger {
     pub(crate) fn count_turned_away(&mut self, reason: &str) {
         count(&mut self.turned_away, reason);
     }
+}
+
+/// A reason with its count, for people.
+pub(crate) fn counted(reason: &str, count: u64) -> String {
+    format!("{}: {count}", reason.replace('_', " "))
 }
 
 /// Allocates for the first of a reason only.
@@ -211,10 +236,11 @@ pub struct Steered {
     pub buffer_bytes: Option<u64>,
     /// The rate of the port as it was found, bit/s on the wire.
     pub rate_bit_per_s: Option<f64>,
-    /// What was tried: credit, events a second, 99th percentile of completion in ms, lost or stalled
-    /// fragments.
+    /// What was tried, in short probes.
     pub tried: Vec<CreditTrial>,
-    /// The same for push, for comparison.
+    /// The credit in use, after the hold, for as long as push.
+    pub granted: Option<CreditTrial>,
+    /// Push, right after `granted`.
     pub push: Option<CreditTrial>,
 }
 
@@ -224,10 +250,17 @@ pub struct Steered {
 pub struct CreditTrial {
     /// Fragments that might be under way at once.
     pub credit: u32,
+    /// Events that ended.
     pub events: u32,
+    /// Of these, complete.
+    pub complete: u32,
+    /// From the first trigger to the end of the last event, s.
+    pub lasted_s: f64,
+    /// Complete events.
     pub events_per_s: f64,
-    /// The slowest but one in a hundred, ms.
-    pub completion_p99_ms: f64,
+    /// 99th percentile of the complete events' times, ms; unknown if none completed.
+    pub completion_p99_ms: Option<f64>,
+    /// Events with a fragment that took long, or that never came.
     pub stalled: u32,
 }
 
@@ -344,4 +377,11 @@ pub struct BuilderReport {
     pub ended_early: bool,
     /// The rate of its network device, if known.
     pub link_bit_per_s: Option<f64>,
+}
+
+impl BuilderReport {
+    /// Whether its hold began; otherwise its counts of the hold are no measurement.
+    pub fn has_held(&self) -> bool {
+        self.hold_to_s > self.hold_from_s || self.events.offered > 0
+    }
 }

@@ -3,7 +3,8 @@
 //! With too little credit the port idles while grants are on their way; with more than its buffer holds,
 //! fragments are lost and stall for 200 ms. In between the event rate grows and then stays. The search
 //! doubles the credit until the rate grows too little for two rounds, or an event stalls; narrows down the
-//! limit; and confirms the best credit.
+//! limit; and confirms the best credit. Its rounds are short, and end early when events stall: their rates
+//! are rough. The comparison with push therefore takes two longer rounds of equal bounds.
 
 use crate::report::{CreditTrial, Steered};
 
@@ -13,6 +14,8 @@ use crate::recorder::STALL_NS;
 const EVENTS: (u32, u32) = (12, 20);
 /// A round ends after this number of stalled events.
 const STALLED_ENOUGH: u32 = 2;
+/// Bounds of a round of the comparison: events, and ns. Stalls do not end it: a few of them are no rate.
+const COMPARED: (u32, u64) = (200, 2_000_000_000);
 /// The first credit, in bytes.
 const FIRST_BYTES: u64 = 16 << 10;
 /// Rates of at least this share of the best are equally good.
@@ -33,6 +36,18 @@ pub(crate) struct Round {
     pub events: u32,
     /// Whether all sources send at the trigger.
     pub push: bool,
+    /// Whether it ends after a time, instead of after a few stalls.
+    pub is_compared: bool,
+}
+
+impl Round {
+    pub(crate) const fn probe(credit: u32, events: u32) -> Self {
+        Self { credit, events, push: false, is_compared: false }
+    }
+
+    const fn compared(credit: u32, push: bool) -> Self {
+        Self { credit, events: COMPARED.0, push, is_compared: true }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -42,6 +57,7 @@ pub(crate) struct RoundStats {
     last_ns: u64,
     events: u32,
     stalled: u32,
+    /// Of the complete events.
     took_ns: Vec<u64>,
     rates_bit_per_s: Vec<f64>,
 }
@@ -65,7 +81,9 @@ impl RoundStats {
         let (wire_bytes, spread_ns) = arrived;
         self.events += 1;
         self.last_ns = self.last_ns.max(now_ns);
-        self.took_ns.push(took_ns);
+        if complete {
+            self.took_ns.push(took_ns);
+        }
         if !complete || transit_ns >= STALL_NS {
             self.stalled += 1;
         } else if spread_ns > 0 {
@@ -73,9 +91,13 @@ impl RoundStats {
         }
     }
 
-    /// Whether the round needs no more events.
-    pub(crate) const fn is_over(&self) -> bool {
-        self.events >= self.round.events || self.stalled >= STALLED_ENOUGH
+    /// Whether the round needs no more events at `now_ns`.
+    pub(crate) const fn is_over(&self, now_ns: u64) -> bool {
+        let is_long_enough = match self.round.is_compared {
+            true => now_ns.saturating_sub(self.started_ns) >= COMPARED.1,
+            false => self.stalled >= STALLED_ENOUGH,
+        };
+        self.events >= self.round.events || is_long_enough
     }
 
     pub(crate) const fn has_stalled(&self) -> bool {
@@ -87,11 +109,14 @@ impl RoundStats {
         let mut took_ns = self.took_ns.clone();
         took_ns.sort_unstable();
         let p99 = (took_ns.len() * 99).div_ceil(100).saturating_sub(1);
+        let complete = took_ns.len() as u32;
         CreditTrial {
             credit: self.round.credit,
             events: self.events,
-            events_per_s: if lasted_s > 0.0 { f64::from(self.events) / lasted_s } else { 0.0 },
-            completion_p99_ms: took_ns.get(p99).map_or(0.0, |&ns| ns as f64 / 1e6),
+            complete,
+            lasted_s,
+            events_per_s: rate(complete, lasted_s),
+            completion_p99_ms: took_ns.get(p99).map(|&ns| ns as f64 / 1e6),
             stalled: self.stalled,
         }
     }
@@ -103,6 +128,11 @@ impl RoundStats {
     }
 }
 
+/// Events a second.
+fn rate(events: u32, lasted_s: f64) -> f64 {
+    if lasted_s > 0.0 { f64::from(events) / lasted_s } else { 0.0 }
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
@@ -110,8 +140,6 @@ enum Phase {
     /// Between a credit that held and one that stalled.
     Narrow,
     Confirm,
-    /// All sources at once, for comparison.
-    Push,
     Done,
 }
 
@@ -122,7 +150,8 @@ pub(crate) struct CreditSearch {
     phase: Phase,
     credit: u32,
     tried: Vec<CreditTrial>,
-    push: Option<CreditTrial>,
+    /// The credit in use, and push.
+    compared: Option<(CreditTrial, CreditTrial)>,
     rate_bit_per_s: Option<f64>,
     /// Bounds the estimated rate: fragments that queued together seem to arrive faster than the port's rate.
     pub(crate) link_bit_per_s: Option<f64>,
@@ -151,9 +180,18 @@ impl CreditSearch {
         let events = if self.phase == Phase::Confirm { EVENTS.1 } else { EVENTS.0 };
         match self.phase {
             Phase::Done => None,
-            Phase::Push => Some(Round { credit: self.sources, events, push: true }),
-            _ => Some(Round { credit: self.credit, events, push: false }),
+            _ => Some(Round::probe(self.credit, events)),
         }
+    }
+
+    /// The rounds that compare the credit in use with push, however the search ended.
+    pub(crate) fn compared_rounds(&self) -> [Round; 2] {
+        [Round::compared(self.best_credit(), false), Round::compared(self.sources, true)]
+    }
+
+    /// What [`Self::compared_rounds`] built.
+    pub(crate) fn set_compared(&mut self, [granted, push]: [&RoundStats; 2]) {
+        self.compared = Some((granted.trial(), push.trial()));
     }
 
     pub(crate) fn add_round(&mut self, stats: &RoundStats) {
@@ -161,11 +199,6 @@ impl CreditSearch {
         if trial.stalled == 0 {
             let rate = stats.rate_bit_per_s().into_iter().chain(self.rate_bit_per_s);
             self.rate_bit_per_s = rate.reduce(f64::max);
-        }
-        if self.phase == Phase::Push {
-            self.push = Some(trial);
-            self.phase = Phase::Done;
-            return;
         }
         let best_before = self.best_rate();
         self.rounds += 1;
@@ -186,12 +219,12 @@ impl CreditSearch {
                 if trial.stalled == 0 {
                     self.confirmed.push(trial.credit);
                 }
-                if self.confirmed.contains(&self.best_credit()) { self.finish() } else { self.confirm() }
+                if self.confirmed.contains(&self.best_credit()) { self.stop() } else { self.confirm() }
             }
-            Phase::Push | Phase::Done => {}
+            Phase::Done => {}
         }
-        if self.rounds >= ROUNDS_MAX && matches!(self.phase, Phase::Grow | Phase::Narrow | Phase::Confirm) {
-            self.finish();
+        if self.rounds >= ROUNDS_MAX {
+            self.stop();
         }
     }
 
@@ -212,7 +245,8 @@ impl CreditSearch {
             buffer_bytes: stalled.and(held).map(|held| u64::from(held) * self.fragment_bytes),
             rate_bit_per_s: rate,
             tried: self.tried.clone(),
-            push: self.push,
+            granted: self.compared.map(|(granted, _)| granted),
+            push: self.compared.map(|(_, push)| push),
         }
     }
 
@@ -221,11 +255,12 @@ impl CreditSearch {
         let Some(old) = self.tried.iter_mut().find(|old| old.credit == trial.credit) else {
             return self.tried.push(trial);
         };
-        let lasted_s = |trial: &CreditTrial| f64::from(trial.events) / trial.events_per_s.max(1e-9);
-        let both_s = lasted_s(old) + lasted_s(&trial);
         old.events += trial.events;
-        old.events_per_s = f64::from(old.events) / both_s;
-        old.completion_p99_ms = old.completion_p99_ms.max(trial.completion_p99_ms);
+        old.complete += trial.complete;
+        old.lasted_s += trial.lasted_s;
+        old.events_per_s = rate(old.complete, old.lasted_s);
+        let both = [old.completion_p99_ms, trial.completion_p99_ms];
+        old.completion_p99_ms = both.into_iter().flatten().max_by(f64::total_cmp);
         old.stalled += trial.stalled;
     }
 
@@ -254,7 +289,7 @@ impl CreditSearch {
         let Some(held) = self.largest_without_stall() else {
             // Nothing held yet: halve.
             if stalled <= 1 {
-                return self.finish();
+                return self.stop();
             }
             self.credit = (stalled / 2).max(1);
             return;
@@ -276,8 +311,10 @@ impl CreditSearch {
             let most = self.smallest_stalled().map_or(f64::INFINITY, f64::from);
             let most = if safe { most * MARGIN } else { most };
             let within = self.good().filter(as_good).filter(|trial| f64::from(trial.credit) < most);
+            // Without a stall, all are complete.
+            let p99_ms = |trial: &CreditTrial| trial.completion_p99_ms.unwrap_or(f64::INFINITY);
             let order = |a: &&CreditTrial, b: &&CreditTrial| {
-                a.completion_p99_ms.total_cmp(&b.completion_p99_ms).then(a.credit.cmp(&b.credit))
+                p99_ms(a).total_cmp(&p99_ms(b)).then(a.credit.cmp(&b.credit))
             };
             within.min_by(order).map(|trial| trial.credit)
         };
@@ -292,14 +329,10 @@ impl CreditSearch {
 
     fn confirm(&mut self) {
         if self.good().next().is_none() {
-            return self.finish();
+            return self.stop();
         }
         self.phase = Phase::Confirm;
         self.credit = self.best_credit();
-    }
-
-    fn finish(&mut self) {
-        self.phase = Phase::Push;
     }
 }
 

@@ -34,7 +34,7 @@ impl Port {
         let mut stats = RoundStats::new(round, now_ns);
         // Noise of a round, and of each event.
         let luck = 0.97 + random.f64() * 0.06;
-        while !stats.is_over() {
+        while !stats.is_over(now_ns) {
             let usual_ns = 1e9 / self.events_per_s(round.credit) / (luck * (0.95 + random.f64() * 0.1));
             let stalled = self.overflows(round.credit) && random.u8(..100) < 70;
             let took_ns = usual_ns as u64 + if stalled { 205_000_000 } else { 0 };
@@ -56,8 +56,10 @@ fn search(port: &Port, buffer_bytes: Option<u64>, seed: u64) -> (Steered, usize)
         assert!(round.credit >= 1 && round.credit <= port.sources, "{round:?}");
         search.add_round(&port.round(round, &mut random));
         rounds += 1;
-        assert!(rounds <= ROUNDS_MAX + 1, "it does not end");
+        assert!(rounds <= ROUNDS_MAX, "it does not end");
     }
+    let [granted, push] = search.compared_rounds().map(|round| port.round(round, &mut random));
+    search.set_compared([&granted, &push]);
     (search.result(), rounds)
 }
 
@@ -100,7 +102,7 @@ fn found_credit_is_close_to_the_best() {
 fn best_credit_is_confirmed() {
     let mut search = CreditSearch::new(8, 1000, Some(4_000));
     let mut rounds = Vec::new();
-    while let Some(round) = search.next().filter(|round| !round.push) {
+    while let Some(round) = search.next() {
         // Four credits are lucky once.
         let took_ns = match (round.credit, rounds.contains(&round.credit)) {
             (4, false) => 900_000,
@@ -122,6 +124,7 @@ fn search_estimates_the_port() {
     let buffer_bytes = result.buffer_bytes.expect("something stalled") as f64;
     assert!((buffer_bytes / PORTS[3].buffer_bytes - 1.0).abs() < 0.15, "{result:?}");
     assert!(result.push.is_some_and(|push| push.credit == 1000 && push.stalled > 0), "also where it stalls");
+    assert!(result.granted.is_some_and(|granted| granted.credit == result.credit), "{result:?}");
     let (result, _) = search(&PORTS[5], None, 5);
     assert_eq!(result.buffer_bytes, None);
     let rate = result.rate_bit_per_s.expect("fragments came");
@@ -143,6 +146,43 @@ fn port_that_always_stalls_gets_the_least_credit() {
     let (result, rounds) = search(&port, Some(1 << 20), 1);
     assert_eq!(result.credit, 1);
     assert!(rounds <= 14, "{rounds}");
+    assert!(result.granted.is_some_and(|granted| granted.stalled > 0), "{result:?}");
+}
+
+/// A few stalls say little of a rate: 70 % of the events of the port stall here.
+#[test]
+fn comparison_measures_rates_as_a_long_run_does() {
+    let port = Port { buffer_bytes: 100.0, ..PORTS[1] };
+    let of_long_run = 1.0 / (0.7 * 0.205 + 1.0 / port.events_per_s(1000));
+    let rates: Vec<f64> = (0..100)
+        .map(|seed| search(&port, None, seed).0.push.expect("it was compared").events_per_s)
+        .collect();
+    let near = rates.iter().filter(|rate| (*rate / of_long_run - 1.0).abs() < 0.5).count();
+    assert!(near >= 95, "{near}: {of_long_run} {rates:?}");
+}
+
+#[test]
+fn compared_rounds_have_equal_bounds_and_stalls_do_not_end_them() {
+    let search = CreditSearch::new(100, 1154, None);
+    let [granted, push] = search.compared_rounds();
+    assert_eq!((granted.events, granted.push, push.events, push.push), (200, false, 200, true));
+    for round in [granted, push] {
+        let mut stats = RoundStats::new(round, 1_000);
+        (1..=9).for_each(|n| stats.add_event(200_000_000, STALL_NS, true, (8_000, 1), n * 200_000_000));
+        assert_eq!((stats.is_over(1_900_000_000), stats.is_over(2_000_001_000)), (false, true));
+    }
+}
+
+#[test]
+fn times_of_a_round_are_those_of_its_complete_events() {
+    let mut stats = RoundStats::new(Round::probe(4, 12), 0);
+    stats.add_event(1_000_000_000, 0, false, (0, 0), 1_000_000_000);
+    let none = stats.trial();
+    assert_eq!((none.events, none.complete, none.stalled), (1, 0, 1));
+    assert_eq!((none.completion_p99_ms, none.events_per_s), (None, 0.0), "nothing completed in a second");
+    stats.add_event(3_000_000, 1, true, (8_000, 1), 2_000_000_000);
+    let one = stats.trial();
+    assert_eq!((one.completion_p99_ms, one.events_per_s, one.lasted_s), (Some(3.0), 0.5, 2.0));
 }
 
 #[test]

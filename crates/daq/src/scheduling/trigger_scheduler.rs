@@ -3,8 +3,8 @@
 //! Events of builder b of M have the numbers k x M + b without gaps: vetoed triggers have none, so that a
 //! later trigger shows a source which ones it missed.
 //!
-//! The builders wait for one another at two barriers: they share one hold, and do not disturb what another
-//! still measures. A builder that failed is not waited for.
+//! The builders wait for one another at barriers: they share one hold, and do not disturb what another still
+//! measures. A builder that failed is not waited for.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -59,11 +59,15 @@ pub(crate) enum Barrier {
     Hold,
     /// Before the comparison with push: all holds are over.
     Compare,
+    /// Before its second round.
+    Push,
 }
+
+const BARRIERS: usize = Barrier::Push as usize + 1;
 
 #[derive(Debug, Default)]
 struct BuilderSlot {
-    has_arrived: [bool; 2],
+    has_arrived: [bool; BARRIERS],
     /// Whether it takes no more triggers.
     is_over: bool,
     /// Whether it has left.
@@ -81,7 +85,7 @@ struct BuilderSlot {
 struct State {
     due: Option<std::iter::Peekable<Due>>,
     start_ns: Option<u64>,
-    open_ns: [Option<u64>; 2],
+    open_ns: [Option<u64>; BARRIERS],
     /// Triggers assigned, of all processes.
     assigned: u64,
     /// Events that may still begin in this process.

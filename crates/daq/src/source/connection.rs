@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use sys::net::{NetError, TcpInfo, TcpSocket};
 
-use crate::wire::{CommonHeader, FragmentHeader, Kind, Order, WireError};
+use crate::wire::{CommonHeader, FragmentHeader, HEADER_BYTES, HELLO_BYTES, Kind, Order, WireError};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum State {
@@ -140,6 +140,13 @@ impl Connection {
         let sent = [self.last?].into_iter().chain(self.before_last);
         let before = sent.into_iter().find(|&(_, sent_ns)| sent_ns < cutoff_ns);
         Some((added, before.map_or(otherwise, |(event, _)| event)))
+    }
+
+    /// Whether the builder's TCP has not acknowledged the hello.
+    pub(super) fn is_hello_lost(&self) -> bool {
+        let info = self.socket.as_ref().and_then(|socket| socket.info().ok());
+        let acked_bytes = info.and_then(|info| info.acked_bytes);
+        acked_bytes.is_some_and(|acked_bytes| acked_bytes < (HEADER_BYTES + HELLO_BYTES) as u64)
     }
 
     /// Closes the socket; a fragment that was begun counts as cut.

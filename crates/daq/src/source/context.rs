@@ -62,11 +62,14 @@ impl WorkerContext {
     }
 
     /// Handles the loss of an established connection. `error` is `None` if the builder closed it: then there
-    /// is no reconnection.
+    /// is no reconnection, unless the hello was lost until the builder's deadline.
     pub(super) fn connection_lost(&mut self, link: &mut BuilderLink, place: usize, error: Option<NetError>) {
         match error {
             _ if link.is_stopped => link.end(place),
             Some(error) => self.schedule_retry(link, place, &error.source.to_string()),
+            None if link.connections[place].is_hello_lost() => {
+                self.schedule_retry(link, place, "the builder closed it before the hello arrived");
+            }
             None => self.end_connection(link, place, "the builder closed it before the end of the run"),
         }
     }

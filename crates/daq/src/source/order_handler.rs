@@ -55,10 +55,13 @@ pub(super) fn handle_order(
             }
             start_sending(context, link, order, delivery, received_ns);
         }
-        Kind::Stop => match delivery {
-            Delivery::Connection(place) => link.end(place),
-            Delivery::Multicast | Delivery::Udp(_) => link.stop_sending(received_ns),
-        },
+        Kind::Stop => {
+            // It is for all sources: from now on a broken connection is no fault.
+            link.stop_sending(received_ns);
+            if let Delivery::Connection(place) = delivery {
+                link.end(place);
+            }
+        }
         Kind::Sync => answer_clock_probe(context, link, order, delivery, received_ns),
         Kind::Nack => sender::resend(context, link, order),
         Kind::Hello | Kind::Fragment => {}

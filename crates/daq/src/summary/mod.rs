@@ -1,6 +1,7 @@
 //! The summary of a trial: headline, limit, tables and figures.
 
 mod conformance;
+mod credit;
 mod sources;
 mod tables;
 
@@ -25,7 +26,7 @@ pub(super) fn of(settings: &DaqSettings, reports: &TrialReports) -> Account {
         tables::incomplete(reports),
         sources::worst(settings, reports),
         sources::clocks(reports),
-        tables::credit(reports),
+        credit::table(reports),
         tables::orders(settings, reports),
         conformance::front_ends(settings, reports),
     ];

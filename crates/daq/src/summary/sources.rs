@@ -48,7 +48,13 @@ pub(super) fn worst(settings: &DaqSettings, reports: &TrialReports) -> Option<Ta
     }
     let means = reports.delays_us();
     let events = reports.events();
-    let ended = (events.complete + events.incomplete).max(1) as f64;
+    let ended = events.complete + events.incomplete;
+    if ended == 0 {
+        return None;
+    }
+    // A source's percentile cannot exceed that of the events that it belongs to.
+    let p99_ns = reports.merged(|builder| &builder.completion).percentile_ns(99.0);
+    let p99_max_us = p99_ns.filter(|_| events.incomplete == 0).map_or(f64::INFINITY, |ns| ns as f64 / 1e3);
     let several = reports.sources.len() > 1;
     let mut sorted: Vec<_> = all.iter().collect();
     sorted.sort_by(|(_, a), (_, b)| {
@@ -67,8 +73,8 @@ pub(super) fn worst(settings: &DaqSettings, reports: &TrialReports) -> Option<Ta
         vec![
             name.into(),
             from_us(means.get(source).copied()),
-            from_us(known.p99_us()),
-            (100.0 * known.last() as f64 / ended).into(),
+            from_us(known.p99_us().map(|us| us.min(p99_max_us))),
+            (100.0 * known.last() as f64 / ended as f64).into(),
             known.missed().into(),
             of_tcp(|sent| sent.retransmits),
             of_tcp(|sent| sent.timeouts),

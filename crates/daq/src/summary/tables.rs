@@ -5,7 +5,7 @@ use base::histogram::Histogram;
 use base::outcome::{Cell, Table};
 
 use super::super::missing_sources;
-use super::super::report::{BuilderReport, Cause, CreditTrial, Incomplete, SlowEvent, SourcesReport};
+use super::super::report::{BuilderReport, Cause, Incomplete, SlowEvent, SourcesReport};
 use super::super::settings::{DaqSettings, Pattern};
 use super::super::slow_event_causes;
 use super::super::trial_reports::TrialReports;
@@ -59,12 +59,13 @@ pub(super) fn seconds(ns: Option<u64>) -> Cell {
     ns.map(|ns| ns as f64 / 1e9).into()
 }
 
-/// A row per builder, and a row of totals for several.
+/// A row per builder whose hold began, and a row of totals for several.
 fn by_builder(
     reports: &TrialReports,
     row: impl Fn(String, &[&BuilderReport]) -> Vec<Cell>,
 ) -> Vec<Vec<Cell>> {
-    let builders = reports.builders();
+    let mut builders = reports.builders();
+    builders.retain(|builder| builder.has_held());
     let mut rows: Vec<_> =
         builders.iter().map(|builder| row(format!("builder {}", builder.builder), &[builder])).collect();
     if builders.len() > 1 {
@@ -285,52 +286,6 @@ pub(super) fn incomplete(reports: &TrialReports) -> Option<Table> {
         notes: (rest > 0).then(|| format!("and {} more", plural(rest, "event"))).into_iter().collect(),
         ..Table::new("Incomplete events", &columns)
     })
-}
-
-/// The credits that were tried.
-pub(super) fn credit(reports: &TrialReports) -> Option<Table> {
-    let steered = reports.builders().into_iter().find_map(|builder| builder.steered.as_ref())?;
-    let row = |name: String, tried: &CreditTrial| {
-        vec![
-            name.into(),
-            tried.events.into(),
-            tried.events_per_s.into(),
-            (tried.completion_p99_ms / 1e3).into(),
-            tried.stalled.into(),
-        ]
-    };
-    let mut rows: Vec<_> = steered.tried.iter().map(|tried| row(tried.credit.to_string(), tried)).collect();
-    rows.extend(steered.push.iter().map(|push| row("push: all".to_owned(), push)));
-    let mut notes = vec![format!(
-        "credit in use: {}; stalled: events with a fragment that took 150 ms or never came",
-        plural(steered.credit.into(), "fragment")
-    )];
-    let rate = steered.rate_bit_per_s.map(|rate| quantity(Some(rate), "bit/s"));
-    let buffer =
-        steered.buffer_bytes.map(|buffer| format!("buffer of {}", quantity(Some(buffer as f64), "B")));
-    let found: Vec<String> = rate.into_iter().chain(buffer).collect();
-    if !found.is_empty() {
-        notes.push(format!("estimated path to the builder: {}", found.join(", ")));
-    }
-    let used = steered.tried.iter().find(|tried| tried.credit == steered.credit);
-    let rates = used.zip(steered.push).map(|(used, push)| (used.events_per_s, push.events_per_s));
-    if let Some((used, push)) = rates.filter(|(_, push)| *push > 0.0) {
-        notes.push(format!(
-            "in these probes the credit in use built {} times the events of push",
-            number(used / push)
-        ));
-    }
-    if steered.stagger_ns > 0 {
-        notes.push(format!(
-            "by arithmetic, not tried: with --pattern push, --stagger {}ns spaces the fragments at this rate",
-            steered.stagger_ns
-        ));
-    }
-    // Of so few events the 99th percentile is the slowest.
-    let is_few = steered.tried.iter().chain(&steered.push).all(|tried| tried.events < 100);
-    let slowest = if is_few { "max" } else { "p99" };
-    let columns = [("credit", ""), ("events", ""), ("rate", "/s"), (slowest, "s"), ("stalled", "")];
-    Some(Table { rows, notes, ..Table::new("Credit search: short probes with rough rates", &columns) })
 }
 
 /// The orders of the whole trial by outcome.

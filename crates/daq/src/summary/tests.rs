@@ -1,6 +1,6 @@
 use super::super::report::{
-    BuilderReport, Cause, EventCounts, GroupClock, Incomplete, Ledger, SlowEvent, SourceSeen, SourceSent,
-    SourcesReport, Steered,
+    BuilderReport, Cause, CreditTrial, EventCounts, GroupClock, Incomplete, Ledger, SlowEvent, SourceSeen,
+    SourceSent, SourcesReport, Steered,
 };
 use super::*;
 
@@ -109,6 +109,70 @@ fn tables_are_rectangular_and_balance_fragments() {
     let clocks = account.tables.iter().find(|table| table.title.starts_with("Clocks")).unwrap();
     assert_eq!(clocks.rows[0][1], "0-2".into(), "the sources that share a clock");
     assert_eq!(account.limit.map(|limit| limit.evidence.is_empty()), Some(false));
+}
+
+#[test]
+fn credit_without_a_complete_event_has_no_time_and_the_gain_is_of_equal_rounds() {
+    let tried = |credit, complete, lasted_s, ms: Option<f64>| CreditTrial {
+        credit,
+        events: 12,
+        complete,
+        lasted_s,
+        events_per_s: f64::from(complete) / lasted_s,
+        completion_p99_ms: ms,
+        stalled: 2,
+    };
+    let credit = |granted, push| {
+        let mut all = reports();
+        all.hosts[0].builders[0].steered =
+            Some(Steered { tried: vec![tried(4, 0, 2.0, None)], granted, push, ..Default::default() });
+        let tables = of(&settings(), &all).tables;
+        tables.into_iter().find(|table| table.title.starts_with("Credit search")).unwrap()
+    };
+    let measured = Some(tried(2, 12, 2.0, Some(5.0)));
+    let table = credit(measured, Some(tried(3, 3, 2.0, Some(300.0))));
+    assert_eq!(table.rows[0][3], base::outcome::Cell::Unknown, "no event completed: {:?}", table.rows);
+    assert_eq!((&table.rows[1][0], &table.rows[2][0]), (&"compared: 2".into(), &"compared: push".into()));
+    let said = table.notes.join("; ");
+    let gain = "4 times the event rate of push (12 events in 2 s against 3 events in 2 s)";
+    assert!(said.contains(gain), "{said}");
+    let said = credit(measured, Some(tried(3, 0, 2.0, None))).notes.join("; ");
+    assert!(said.contains("push completed no event"), "{said}");
+}
+
+#[test]
+fn builder_that_never_held_has_no_row_of_zeros() {
+    let mut all = reports();
+    let never = BuilderReport { builder: 1, broke_off: Some("it failed".into()), ..BuilderReport::default() };
+    all.hosts[0].builders.push(never.clone());
+    let table = |all: &TrialReports, title: &str| {
+        of(&settings(), all).tables.into_iter().find(|table| table.title == title)
+    };
+    for title in ["Events", "Maximum in progress"] {
+        let rows = table(&all, title).unwrap().rows;
+        assert_eq!((rows.len(), &rows[0][0]), (1, &"builder 0".into()), "{title}");
+    }
+    let none = TrialReports::of_one(never, Vec::new());
+    for title in ["Events", "Maximum in progress", "Sources that events waited for"] {
+        assert_eq!(table(&none, title), None, "{title}");
+    }
+}
+
+#[test]
+fn percentile_of_a_source_is_at_most_that_of_all_events() {
+    let mut all = reports();
+    all.hosts[0].builders[0].events.incomplete = 0;
+    // Few events of the second builder are slow: fewer than 1 % of all.
+    let seen = SourceSeen { source: 1, fragments: 1, delay_p99_us: Some(90_000.0), ..SourceSeen::default() };
+    let mut other = BuilderReport { builder: 1, sources_seen: vec![seen], ..BuilderReport::default() };
+    other.completion.record_ns(90_000_000);
+    all.hosts[0].builders[0].completion.record_ns_times(3_100_000, 900);
+    all.hosts[0].builders.push(other);
+    let p99_s = all.merged(|builder| &builder.completion).percentile_ns(99.0).unwrap() as f64 / 1e3 / 1e6;
+    let account = of(&settings(), &all);
+    let table = account.tables.iter().find(|table| table.title.starts_with("Sources")).unwrap();
+    let row = table.rows.iter().find(|row| row[0] == "1".into()).unwrap();
+    assert_eq!(row[2], p99_s.into(), "{row:?}");
 }
 
 #[test]

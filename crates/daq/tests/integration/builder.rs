@@ -1,5 +1,7 @@
 //! Builder and sources over loopback: every pattern builds each event and accounts for each fragment.
 
+use std::time::Duration;
+
 use crate::scripted_source::ScriptedSource;
 use crate::trial::{Trial, run, settings};
 use daq::report::{BuilderReport, SourcesReport};
@@ -112,4 +114,41 @@ fn pull_of_next_source_precedes_end_of_large_fragment() {
     let sources = [one, other].map(|source| source.send_until_stop(payload.clone()));
     let report = trial.finish(sources);
     assert_eq!((report.events.complete, report.ledger.built), (1, 2), "{:?}", report.ledger);
+}
+
+/// Every probe stalls, whatever its credit: granting is compared with push all the same.
+#[test]
+fn gain_over_push_is_measured_even_if_every_credit_stalled() {
+    let more = json!({
+        "sources": 2, "front_ends": 2, "events": 3, "size": "100B", "pattern": "grant", "orders": "tcp",
+    });
+    let mut trial = Trial::new(&settings(more));
+    let sources = [0, 1].map(|source| ScriptedSource::connect(&trial.facts, source));
+    trial.start();
+    let sources = sources.map(|mut source| {
+        std::thread::spawn(move || {
+            let mut last = None;
+            while let Some(order) = source.order() {
+                if last.replace(order.event) >= Some(order.event) {
+                    continue;
+                }
+                // Its send time is that of a fragment that is long on its way.
+                let fragment = source.fragment(order.event, &[7; 100]);
+                if order.event % 2 == 0 && source.source == 0 {
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+                source.write(&fragment);
+            }
+        })
+    });
+    let report = trial.finish(sources);
+    let steered = report.steered.expect("a search");
+    assert!(steered.tried.iter().all(|tried| tried.stalled > 0), "{steered:?}");
+    let (granted, push) = (steered.granted.expect("compared"), steered.push.expect("compared"));
+    for one in [granted, push] {
+        // For two seconds, and the events under way: not until a few have stalled.
+        assert!(one.lasted_s >= 2.0 && one.complete == one.events && one.stalled > 5, "{one:?}");
+    }
+    let gain = granted.events_per_s / push.events_per_s;
+    assert!((0.7..1.4).contains(&gain), "the same front ends, {gain} times: {granted:?} {push:?}");
 }

@@ -6,13 +6,13 @@ use daq::judge::judge;
 use daq::report::{BuilderReport, BuildersReport, Cause};
 use daq::settings::DaqSettings;
 use daq::trial_reports::TrialReports;
-use daq::wire::{FragmentHeader, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX};
+use daq::wire::{DatagramHeader, FragmentHeader, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX};
 use serde_json::{Value, json};
 
-const PAYLOAD: [u8; 100] = [7; 100];
+pub const PAYLOAD: [u8; 100] = [7; 100];
 
 /// Two front ends, with orders over their connections.
-fn two(more: Value) -> DaqSettings {
+pub fn two(more: Value) -> DaqSettings {
     let all = json!({ "sources": 2, "front_ends": 2, "size": "100B", "orders": "tcp", "timeout": "300ms" });
     settings(merged(all, more))
 }
@@ -25,7 +25,7 @@ fn account(settings: &DaqSettings, report: &BuilderReport) -> String {
 }
 
 /// A front end's thread that sends each ordered fragment, changed or not at all, until the stop order.
-fn serve(
+pub fn serve(
     mut source: ScriptedSource,
     change: impl Fn(&mut FragmentHeader) -> bool + Send + 'static,
 ) -> std::thread::JoinHandle<()> {
@@ -144,8 +144,9 @@ fn front_end_that_reconnects_is_asked_again_in_every_pattern() {
 }
 
 #[test]
-fn connections_without_a_whole_hello_are_counted() {
-    let mut trial = Trial::new(&two(json!({ "events": 3 })));
+fn connections_without_a_whole_hello_are_counted_and_named() {
+    let settings = two(json!({ "events": 3 }));
+    let mut trial = Trial::new(&settings);
     let facts = trial.facts.clone();
     assert!(ScriptedSource::silent(&facts, 0).is_closed(), "after the hello's deadline");
     let mut half = ScriptedSource::silent(&facts, 0);
@@ -158,6 +159,23 @@ fn connections_without_a_whole_hello_are_counted() {
     assert_eq!(report.events.complete, 3);
     let counts = [("incomplete_hello".to_owned(), 1), ("no_hello".to_owned(), 2)];
     assert_eq!(report.ledger.turned_away, counts.into());
+    let said = account(&settings, &report);
+    for named in
+        ["turned away: no hello", "turned away: incomplete hello", "no hello: 2, incomplete hello: 1"]
+    {
+        assert!(said.contains(named), "{named}: {said}");
+    }
+}
+
+/// A front end that claims so many bytes for its first fragment, and sends none of them.
+fn claim_all(mut liar: ScriptedSource, payload_bytes: u32) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let event = liar.event(None);
+        let claim = header(Kind::Fragment, liar.run, liar.source, event, &[]);
+        liar.write(&FragmentHeader { payload_bytes, ..claim }.encode());
+        liar.is_busy = true;
+        while liar.order().is_some() {}
+    })
 }
 
 #[test]
@@ -169,24 +187,34 @@ fn claim_beyond_a_front_ends_share_is_refused_and_leaves_room_for_others() {
     let honest = sources.split_off(10);
     trial.start();
     let honest: Vec<_> = honest.into_iter().map(|one| one.send_until_stop(vec![7; 10_000])).collect();
-    let liars: Vec<_> = sources
-        .into_iter()
-        .map(|mut liar| {
-            std::thread::spawn(move || {
-                let event = liar.event(None);
-                // Of all the bytes that it claims it sends none.
-                let claim = header(Kind::Fragment, liar.run, liar.source, event, &[]);
-                liar.write(&FragmentHeader { payload_bytes: PAYLOAD_BYTES_MAX, ..claim }.encode());
-                liar.is_busy = true;
-                while liar.order().is_some() {}
-            })
-        })
-        .collect();
+    let liars: Vec<_> = sources.into_iter().map(|liar| claim_all(liar, PAYLOAD_BYTES_MAX)).collect();
     let report = trial.finish(honest.into_iter().chain(liars));
     assert_eq!((report.events.complete, report.events.incomplete), (0, 3));
     assert_eq!(report.ledger.refused, [("too_large".to_owned(), 10)].into());
     assert_eq!(report.ledger.in_incomplete, 6, "both honest ones found room for every event");
     assert!(report.memory_bytes_max < 200_000, "{}", report.memory_bytes_max);
+}
+
+/// Four times `--size` is more than a source's share of this memory.
+#[test]
+fn claims_leave_room_for_others_where_the_memory_holds_one_event_only() {
+    let all = json!({
+        "sources": 12, "front_ends": 12, "events": 3, "size": "64KiB", "memory": "1MiB", "window": 4,
+    });
+    for (claim, refused) in [(256 << 10, 10), ((1 << 20) / 12, 0)] {
+        let mut trial = Trial::new(&two(all.clone()));
+        let facts = trial.facts.clone();
+        let mut sources: Vec<_> = (0..12).map(|source| ScriptedSource::connect(&facts, source)).collect();
+        let honest = sources.split_off(10);
+        trial.start();
+        let honest: Vec<_> = honest.into_iter().map(|one| one.send_until_stop(vec![7; 64 << 10])).collect();
+        let liars: Vec<_> = sources.into_iter().map(|liar| claim_all(liar, claim)).collect();
+        let report = trial.finish(liars.into_iter().chain(honest));
+        let ledger = &report.ledger;
+        assert_eq!(ledger.refused.get("too_large").copied().unwrap_or(0), refused, "{ledger:?}");
+        assert_eq!(ledger.in_incomplete, 6, "both honest ones found room for every event: {ledger:?}");
+        assert!(report.memory_bytes_max <= 1 << 20, "{}", report.memory_bytes_max);
+    }
 }
 
 #[test]
@@ -211,6 +239,38 @@ fn front_end_without_a_udp_port_of_its_own_sends_datagrams_from_any() {
 }
 
 #[test]
+fn front_end_without_a_udp_port_gets_requests_for_lost_bytes_over_its_connection() {
+    let more = json!({ "sources": 1, "front_ends": 1, "events": 3, "size": "3000B", "protocol": "udp" });
+    let mut trial = Trial::new(&two(merged(more, json!({ "timeout": "10s" }))));
+    let facts = trial.facts.clone();
+    let mut source = ScriptedSource::connect(&facts, 0);
+    trial.start();
+    let source = std::thread::spawn(move || {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let payload = [7; 3000];
+        let part = |event: u64, from: usize| {
+            let bytes = &payload[from..(from + 1400).min(payload.len())];
+            let fragment = header(Kind::Fragment, facts.run, 0, event, bytes);
+            let part = DatagramHeader { fragment, offset: from as u32, whole_bytes: 3000 };
+            socket.send_to(&[&part.encode()[..], bytes].concat(), facts.addresses[0]).unwrap();
+        };
+        while let Some(order) = source.order() {
+            match order.kind {
+                Kind::Nack => {
+                    let lost = (order.first_source, order.credit_bytes, order.fragment_bytes);
+                    assert_eq!(lost, (0, 0, 1400), "the first datagram is missing");
+                    part(order.event, 0);
+                }
+                _ => [1400, 2800].into_iter().for_each(|from| part(order.event, from)),
+            }
+        }
+    });
+    let report = trial.finish([source]);
+    assert_eq!((report.events.complete, report.ledger.built), (3, 3), "{:?}", report.ledger);
+    assert!(report.orders.nacks >= 3 && report.ledger.turned_away.is_empty(), "{:?}", report.ledger);
+}
+
+#[test]
 fn front_ends_without_multicast_get_every_order_over_their_connections() {
     for pattern in ["push", "grant", "pull"] {
         let more = json!({ "events": 20, "orders": "multicast", "timeout": "10s", "pattern": pattern });
@@ -226,56 +286,4 @@ fn front_ends_without_multicast_get_every_order_over_their_connections() {
         // Nothing waited for a repetition.
         assert!(report.completion.max_ns().is_some_and(|ns| ns < 1_000_000_000), "{pattern}");
     }
-}
-
-/// The states of the rules, by rule, of the table that an implementer reads.
-fn rules(settings: &DaqSettings, report: &BuilderReport) -> Vec<(String, String, String)> {
-    let hosts = vec![BuildersReport { builders: vec![report.clone()] }];
-    let judgement = judge(settings, &TrialReports { hosts, sources: Vec::new() });
-    let mut tables = judgement.account.tables.into_iter();
-    let table = tables.find(|table| table.title == "Front ends and the wire format").expect("the rules");
-    let row = |row: Vec<base::outcome::Cell>| (row[0].text(""), row[1].text(""), row[2].text(""));
-    table.rows.into_iter().map(row).collect()
-}
-
-#[test]
-fn broken_rules_of_the_wire_format_are_named() {
-    let settings = two(json!({ "events": 12, "timeout": "200ms" }));
-    let mut trial = Trial::new(&settings);
-    let facts = trial.facts.clone();
-    let [mut liar, honest] = [0, 1].map(|source| ScriptedSource::connect(&facts, source));
-    trial.start();
-    let honest = serve(honest, |_| true);
-    let liar = std::thread::spawn(move || {
-        while let Some(order) = liar.order() {
-            let right = header(Kind::Fragment, liar.run, 0, order.event, &PAYLOAD);
-            let wrong = match order.event {
-                2 => FragmentHeader { payload_crc: 1, ..right },
-                3 => FragmentHeader { builder: 7, ..right },
-                4 => FragmentHeader { event: 1_000, ..right },
-                5 => FragmentHeader { sent_ns: 0, ..right },
-                _ => right,
-            };
-            liar.write(&[&wrong.encode()[..], &PAYLOAD].concat());
-            if order.event == 6 {
-                liar.write(&[&right.encode()[..], &PAYLOAD].concat());
-            }
-        }
-    });
-    let report = trial.finish([liar, honest]);
-    let rules = rules(&settings, &report);
-    let of = |rule: &str| {
-        let row = rules.iter().find(|(name, ..)| name == rule).unwrap_or_else(|| panic!("{rule}: {rules:?}"));
-        (row.1.as_str(), row.2.as_str())
-    };
-    assert_eq!(of("a whole hello first, within 5 s"), ("kept", ""));
-    assert_eq!(of("payload checksums"), ("broken", "1 times"));
-    assert_eq!(of("payload lengths"), ("kept", ""));
-    assert_eq!(of("run, builder and source in each header"), ("broken", "1 times"));
-    assert_eq!(of("fragments of triggered events only"), ("broken", "1 times"));
-    assert_eq!(of("a fragment for each order"), ("broken", "source 0"));
-    assert_eq!(of("one fragment for each event"), ("broken", "1 times"));
-    assert_eq!(of("answers to multicast probes"), ("not seen", ""));
-    assert_eq!(of("answers to clock probes"), ("kept", ""));
-    assert_eq!(of("send times between trigger and arrival"), ("broken", "source 0"));
 }

@@ -4,9 +4,11 @@
 mod builder;
 mod builder_hostile;
 mod builder_udp;
+mod front_end_rules;
 mod front_ends;
 #[path = "../../../stream/tests/integration/common/permit.rs"]
 mod permit;
+mod planted_losses;
 mod scripted_builder;
 mod scripted_source;
 mod several_builders;
@@ -15,4 +17,5 @@ mod sources_hostile;
 mod sources_retransmits;
 mod sources_udp;
 mod trial;
+mod wire_pair;
 mod wire_vectors;

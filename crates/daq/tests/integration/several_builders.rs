@@ -1,10 +1,14 @@
 //! Several builders in one process: they share one hold, and do not wait for a failed one.
 
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::scripted_builder::host;
 use crate::scripted_source::ScriptedSource;
 use crate::trial::{Trial, merged, run, settings};
+use base::part::HostContext;
 use daq::part_settings::PortEndpoint;
 use daq::report::BuilderReport;
 use serde_json::{Value, json};
@@ -84,9 +88,40 @@ fn builders_search_credit_and_compare_after_all_holds() {
     for one in &builders {
         assert_eq!((&one.broke_off, one.ended_early), (&None, false));
         assert!((one.hold_from_s - builders[0].hold_from_s).abs() < 1e-6);
-        assert!(one.steered.as_ref().is_some_and(|steered| steered.push.is_some()), "{:?}", one.steered);
+        let compared = one.steered.as_ref().map(|steered| (steered.granted, steered.push));
+        let Some((Some(granted), Some(push))) = compared else { panic!("{:?}", one.steered) };
+        assert!(granted.complete > 0 && push.complete > 0, "{granted:?} {push:?}");
     }
     assert_eq!(builders.iter().map(|one| one.events.offered).sum::<u64>(), 60);
+}
+
+/// A front end that connects upon the line is never refused.
+#[test]
+fn line_for_front_ends_is_printed_once_the_builder_listens() {
+    let shown: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = shown.clone();
+    let announce = move |line: &str| {
+        let address = line.split([' ', ',']).nth(2).expect("an address");
+        TcpStream::connect(address).expect("the builder listens");
+        seen.lock().unwrap().push(line.to_owned());
+    };
+    let host = HostContext { announce: Some(Arc::new(announce)), ..host() };
+    let all = json!({ "sources": 3, "front_ends": 1, "builders": 2 });
+    let trial = Trial::on(&host, &settings(all.clone()));
+    let facts = &trial.facts;
+    let lines: Vec<String> = facts
+        .addresses
+        .iter()
+        .zip(&facts.groups)
+        .map(|(at, group)| {
+            let run = facts.run;
+            format!("builder at {at}, orders at {group}, run {run}; waiting for 1 front end, up to 30 s")
+        })
+        .collect();
+    assert_eq!(*shown.lock().unwrap(), lines);
+    drop(trial);
+    Trial::on(&host, &settings(merged(all, json!({ "front_ends": 0 }))));
+    assert_eq!(shown.lock().unwrap().len(), 2, "without front ends nothing is printed");
 }
 
 #[test]

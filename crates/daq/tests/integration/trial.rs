@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::scripted_builder::host;
-use base::part::{AnyPart, Endpoints, HERE, PartError, Progress};
+use base::part::{AnyPart, Endpoints, HERE, HostContext, PartError, Progress};
 use daq::builder::part::BuilderPart;
 use daq::listen_addresses::PortPart;
 use daq::part_settings::{BuilderTask, PortEndpoint, PortTask, SourcesTask};
@@ -44,9 +44,14 @@ pub struct Trial {
 impl Trial {
     /// Prepares port and builder.
     pub fn new(settings: &DaqSettings) -> Self {
+        Self::on(&host(), settings)
+    }
+
+    /// The same on a host that shows what they announce.
+    pub fn on(host: &HostContext, settings: &DaqSettings) -> Self {
         let task = PortTask { settings: settings.clone(), sources_elsewhere: false };
         let mut port = build::<PortPart>("port", &task);
-        let endpoint = port.prepare(&Endpoints::new(), &host()).expect("ports");
+        let endpoint = port.prepare(&Endpoints::new(), host).expect("ports");
         let facts = serde_json::from_value(endpoint.clone()).expect("facts");
         let peers = Endpoints::from([("port".to_owned(), endpoint)]);
         let task = BuilderTask {
@@ -57,7 +62,7 @@ impl Trial {
             seed: 7,
         };
         let mut builder = build::<BuilderPart>("builder", &task);
-        builder.prepare(&peers, &host()).expect("the builder listens");
+        builder.prepare(&peers, host).expect("the builder listens");
         Self { _port: port, facts, builder, sources: None, peers }
     }
 
