@@ -66,7 +66,9 @@ fn fixed_load_is_measured_again_after_others_used_the_cpus() {
     ended.code(0);
     assert_eq!(verdicts(&document), ["invalid", "pass"], "{}", document["trials"]);
     let (first, second) = (&document["trials"][0], &document["trials"][1]);
-    assert!(first["reasons"][0].as_str().is_some_and(|why| why.contains("other programs")), "{first}");
+    // Either the sampler saw the full host, or the sender knows that it was woken too late.
+    let reasons = first["reasons"].to_string();
+    assert!(["other programs", "woken too late"].iter().any(|why| reasons.contains(why)), "{first}");
     assert!(first["doubts"].to_string().contains("noisy_neighbour"), "{first}");
     assert_eq!((&first["load"], &first["phase"]), (&second["load"], &second["phase"]));
     // The result is that of the valid trial.

@@ -85,8 +85,8 @@ fn runs_are_removed_by_name_and_by_age() {
     assert_eq!(ids(&world).len(), 5, "if one cannot be removed, none is");
 
     let report = world.data().join("reports").join(format!("{}.html", id(24)));
-    std::fs::create_dir_all(report.parent().unwrap()).unwrap();
-    std::fs::write(&report, "a page").unwrap();
+    fs::create_dir_all(report.parent().unwrap()).unwrap();
+    fs::write(&report, "a page").unwrap();
     // The last and the one before it, the second time by its name, and one by a prefix.
     let said = world.run(&["runs", "rm", "last", "last~1", &id(23), "20201120"]).code(0).stdout;
     assert!(said.contains(&format!("removed {} and its report (", id(24))), "{said}");
