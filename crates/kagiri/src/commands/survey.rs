@@ -55,7 +55,9 @@ impl Survey {
             return Err(Failure::Interrupted("interrupted before anything was measured".into()));
         }
         for (resource, ceiling) in &ceilings {
-            say(&format!("  {resource}: {} ({})", words(*resource, ceiling), ceiling.source));
+            // The loopback carries more when bytes are sent in another way, as transfers do.
+            let least = if *resource == Resource::Network { "at least " } else { "" };
+            say(&format!("  {resource}: {least}{} ({})", words(*resource, ceiling), ceiling.source));
         }
         say("2 of 4: throughput and requests over loopback (some seconds)");
         let transfers = self.measure_headlines(&mut session, &transfer_plan()?)?;
