@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kagiri_tests::{
-    Ended, Live, UpLab, World, free_port, is_root, missing, need_root, set_like, undisturbed, wait_until,
-    with_verdict,
+    Ended, Live, UpLab, World, alone, free_port, is_root, missing, need_root, set_like, undisturbed,
+    wait_until, with_verdict,
 };
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -374,4 +374,20 @@ fn a_client_that_waits_for_a_silent_server_hears_ctrl_c() {
     live.signal(Signal::SIGINT);
     live.end(PATIENCE).code(130);
     assert!(from.elapsed() < Duration::from_secs(4), "it would have given up by itself after 5 s");
+}
+
+#[test]
+fn announced_time_is_what_a_transfer_takes() {
+    let _alone = alone();
+    let world = World::new();
+    for words in [&["--time", "0.2s"][..], &["--time", "3s"], &["--rr", "--time", "0.2s"]] {
+        let mut live = world.start(&[&["transfer"][..], words].concat());
+        live.wait_for("1 trial, about ", PATIENCE);
+        let began = Instant::now();
+        let ended = live.end(PATIENCE).code(0);
+        let took_s = began.elapsed().as_secs_f64();
+        let said = ended.stderr.split("1 trial, about ").nth(1).and_then(|rest| rest.split(' ').next());
+        let said_s: f64 = said.and_then(|number| number.parse().ok()).expect("a number of seconds");
+        assert!((took_s / 1.5..=took_s * 1.5).contains(&said_s), "{words:?}: {said_s} s said, {took_s} s");
+    }
 }

@@ -108,6 +108,8 @@ pub struct TrialTime {
     pub warm_up: Span,
     /// The longest wait for others (people, programs) before the hold begins.
     pub wait_max: Span,
+    /// Start-up and judging, where the workload knows how long they take.
+    pub beyond: Option<Span>,
 }
 
 /// How long a trial holds its load.

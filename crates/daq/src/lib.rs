@@ -163,7 +163,7 @@ impl Workload for Daq {
             (Some(_), None) => HoldTime::Unknown,
         };
         let wait_s = if settings.front_ends > 0 { FRONT_ENDS_TIMEOUT_S } else { 0 };
-        TrialTime { hold, warm_up: settings.omit, wait_max: Span::from_s(wait_s) }
+        TrialTime { hold, warm_up: settings.omit, wait_max: Span::from_s(wait_s), beyond: None }
     }
 
     /// The last events are waited for; a number of events takes as long as it does.

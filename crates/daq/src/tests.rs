@@ -135,7 +135,12 @@ fn trial_time_counts_warm_up_front_ends_and_events() {
             0,
         ),
     ] {
-        let expected = TrialTime { hold, warm_up: Span::from_s(warm_up_s), wait_max: Span::from_s(wait_s) };
+        let expected = TrialTime {
+            hold,
+            warm_up: Span::from_s(warm_up_s),
+            wait_max: Span::from_s(wait_s),
+            beyond: None,
+        };
         assert_eq!(Daq.trial_time(&read(settings.clone())), expected, "{settings}");
     }
 }

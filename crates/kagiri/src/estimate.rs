@@ -8,9 +8,10 @@ use base::units::Span;
 use base::verdict::Verdict;
 use run::search::{self, RAMP_LOAD_MAX, Step, TrialResult};
 
-/// Overhead of a trial beside its hold and warm-up (start-up, judging), in s, until one was measured.
+/// Overhead of a trial beside its hold and warm-up (start-up, judging), in s, until one was measured, if the
+/// workload does not know it.
 const BEYOND_HOLD_S: f64 = 10.0;
-/// Margin of the measured overhead, in s: larger loads take longer to start.
+/// Margin of the measured overhead, in s, at most what the workload knows: larger loads take longer to start.
 const BEYOND_HOLD_MARGIN_S: f64 = 2.0;
 /// Share of a hold from which on its pace is known.
 const PACE_FROM: f64 = 0.01;
@@ -208,10 +209,10 @@ fn continuation(
 
 /// What a trial takes beside its hold, in s.
 fn beyond_hold_s(time: &TrialTime, learned: &Learned) -> f64 {
-    let wait_s = time.wait_max.s();
+    let (wait_s, usual_s) = (time.wait_max.s(), time.beyond.map_or(BEYOND_HOLD_S, Span::s));
     let beyond_s = match learned.beyond_hold_s {
-        Some(seen_s) => (seen_s + BEYOND_HOLD_MARGIN_S).max(wait_s),
-        None => BEYOND_HOLD_S + wait_s,
+        Some(seen_s) => (seen_s + BEYOND_HOLD_MARGIN_S.min(usual_s)).max(wait_s),
+        None => usual_s + wait_s,
     };
     beyond_s + time.warm_up.s()
 }

@@ -108,7 +108,7 @@ fn estimate_counts_variants_and_repetitions_and_learns_trial_overhead() {
 fn single(hold: HoldTime, warm_up_s: u64, wait_max_s: u64) -> [(String, VariantLoads); 1] {
     let plan = LoadPlan { fixed: Some(40), hold: Span::from_s(5), ..plan(40) };
     let (warm_up, wait_max) = (Span::from_s(warm_up_s), Span::from_s(wait_max_s));
-    [("a".to_owned(), (plan, TrialTime { hold, warm_up, wait_max }))]
+    [("a".to_owned(), (plan, TrialTime { hold, warm_up, wait_max, beyond: None }))]
 }
 
 #[test]
@@ -168,4 +168,19 @@ fn unknown_length_is_learned_from_the_pace_and_from_the_first_trial() {
     estimate.trial_at(0.0, 44.0);
     estimate.trial_at(0.5, 64.0);
     assert_eq!(estimate.left_s(64.0), Some(22.0), "by the pace");
+}
+
+#[test]
+fn overhead_that_the_workload_knows_replaces_the_general_one() {
+    let time = TrialTime { beyond: Some(Span::from_ms(400)), ..TrialTime::default() };
+    let plan = LoadPlan { fixed: Some(1), hold: Span::from_ms(200), ..plan(1) };
+    let mut estimate = Estimate::new([("a".to_owned(), (plan, time))], 2);
+    let left_s = |estimate: &Estimate, now_s| estimate.left_s(now_s).unwrap();
+    assert!((left_s(&estimate, 0.0) - 1.2).abs() < 1e-9);
+    estimate.search_begins("a");
+    estimate.trial_begins(0.0);
+    let (phase, verdict) = (Phase::Single, Verdict::Pass);
+    estimate.trial_ends(TrialResult { load: 1, phase, verdict, is_disturbed: false }, 0.2, 0.5);
+    // 0.3 s were measured; the margin is no larger than what is usual.
+    assert!((left_s(&estimate, 0.5) - 0.9).abs() < 1e-9);
 }

@@ -32,12 +32,14 @@ use std::time::Duration;
 use base::metric::MetricSpec;
 use base::part::{PartError, PartKind, PartSpec};
 use base::placement::{Placement, Role};
-use base::plan::LoadPlan;
+use base::plan::{HoldTime, LoadPlan, TrialTime};
+use base::units::Span;
 use base::workload::{Judgement, Presentation, TrialContext};
 use workload::Workload;
 use workload::part::{self, Peers, Reports};
 
 use self::client::part::{ClientPart, ClientTask};
+use self::flow::Protocol;
 use self::report::TransferReport;
 use self::server::part::{ServerPart, ServerTask};
 use self::settings::TransferSettings;
@@ -49,6 +51,9 @@ pub const SERVER: &str = "server";
 /// The name of the client among a run's parts; on several hosts `clients@HOST`.
 pub const CLIENTS: &str = "clients";
 
+/// What a trial takes beside its hold and warm-up: measured 0.3 to 0.6 s, and 0.15 to 0.2 s.
+const BEYOND_BYTES: Span = Span::from_ms(600);
+const BEYOND_REQUESTS: Span = Span::from_ms(200);
 /// How long bytes that were asked for may take to move.
 const BYTES_WITHIN: Duration = Duration::from_secs(86_400);
 /// What a trial may take beyond the time in which its bytes move: flows that open one by one, and what is
@@ -89,6 +94,23 @@ impl Workload for Transfer {
 
     fn load_plan(&self, settings: &TransferSettings) -> LoadPlan {
         settings.load_plan()
+    }
+
+    /// Bytes take as long as they do, unless they have a rate.
+    fn trial_time(&self, settings: &TransferSettings) -> TrialTime {
+        let rate = settings.rate.map(|rate| rate.bit_per_s() as f64 * settings.flows as f64);
+        let hold = match (settings.bytes, rate) {
+            (None, _) => HoldTime::OfPlan,
+            (Some(bytes), Some(rate)) => HoldTime::S(bytes.bytes() as f64 * 8.0 / rate),
+            (Some(_), None) => HoldTime::Unknown,
+        };
+        // The flows start together and end one after the other; TCP finds out its engine first, and what is
+        // under way arrives.
+        let beyond = match settings.requests.is_some() || settings.protocol == Protocol::Quic {
+            true => BEYOND_REQUESTS,
+            false => BEYOND_BYTES,
+        };
+        TrialTime { hold, warm_up: settings.omit, beyond: Some(beyond), ..TrialTime::default() }
     }
 
     /// Bytes take as long as they do: each end's own limit ends them before.
@@ -154,6 +176,23 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn trial_takes_little_more_than_its_time() {
+        let time = |settings: Value| Transfer.trial_time(&TransferSettings::read(settings).unwrap());
+        for (settings, hold, beside_ms) in [
+            (json!({ "time": "200ms" }), HoldTime::OfPlan, 600),
+            (json!({ "time": "1h", "omit": "1s" }), HoldTime::OfPlan, 1600),
+            (json!({ "requests": {} }), HoldTime::OfPlan, 200),
+            (json!({ "protocol": "quic" }), HoldTime::OfPlan, 200),
+            (json!({ "bytes": "1MB", "rate": "1Mbit/s", "flows": 4 }), HoldTime::S(2.0), 600),
+            (json!({ "bytes": "1MB" }), HoldTime::Unknown, 600),
+        ] {
+            let found = time(settings.clone());
+            let beside_s = found.warm_up.s() + found.beyond.map_or(0.0, Span::s);
+            assert_eq!((found.hold, (beside_s * 1e3).round()), (hold, f64::from(beside_ms)), "{settings}");
+        }
+    }
 
     #[test]
     fn overtime_covers_large_transfers_and_omitted_time() {

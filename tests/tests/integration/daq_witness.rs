@@ -8,14 +8,14 @@ use crate::daq::{PATIENCE, addresses, metric};
 
 /// The cause that is reported for losses on the builder's link, though its port has room for all fragments;
 /// and how often the kernel counted segments again, and timeouts.
-fn through_a_lossy_link(loss: &str, time: &str) -> (Value, f64, f64) {
+fn through_a_lossy_link(loss: &str, time: &str, sources: &str) -> (Value, f64, f64) {
     let world = World::new();
     let text = format!(
         "[host.source]\ncount = 2\n[host.builder]\n[switch.s]\n[[link]]\nbetween = ['source-*', 's']\n\
          [[link]]\nfrom = 'builder'\nto = 's'\nrate = '1Gbit/s'\nbuffer = '1MiB'\nloss = '{loss}'\n"
     );
     let lab = UpLab::new(&world, "lossy", &text);
-    let place = ["--place", "builder=builder", "--place", "sources=source-*", "--sources", "40"];
+    let place = ["--place", "builder=builder", "--place", "sources=source-*", "--sources", sources];
     let known = ["--link", "1Gbit/s", "--buffer", "1MiB", "--time", time, "--timeout", "20s", "--json", "-q"];
     let document = lab.run("daq", &[&place[..], &known].concat()).json();
     let trial = document["trials"][0].clone();
@@ -31,7 +31,7 @@ fn a_lossy_link_is_told_by_its_losses_and_not_as_a_full_buffer() {
     {
         let is_told = |(trial, ..): &(Value, f64, f64)| trial["account"].to_string().contains(cause);
         // Chance decides which segments are lost.
-        let mut tries = std::iter::repeat_with(|| through_a_lossy_link(loss, time)).take(3);
+        let mut tries = std::iter::repeat_with(|| through_a_lossy_link(loss, time, "40")).take(3);
         let (trial, again, timeouts) = tries.find(is_told).expect(cause);
         assert!(again > 0.0 && (loss == "1%" || timeouts > 0.0), "{again} {timeouts}: {trial}");
         let account = trial["account"].to_string();
@@ -77,7 +77,8 @@ fn the_line_of_a_builder_on_another_host_is_printed_even_if_quiet() {
 #[test]
 fn sources_hold_out_on_a_link_that_loses_a_third() {
     need_root!();
-    let (trial, again, timeouts) = through_a_lossy_link("30%", "12s");
+    // An event of ten sources ends within seconds, one of forty may take longer than the hold.
+    let (trial, again, timeouts) = through_a_lossy_link("30%", "12s", "10");
     assert!(again > 0.0 && timeouts > 0.0, "{again} {timeouts}: {trial}");
     let account = trial["account"].to_string();
     assert!(!account.contains("broke off") && trial["verdict"] != "invalid", "{trial}");
