@@ -20,7 +20,7 @@ use zenoh::pubsub::Subscriber;
 use zenoh::sample::SampleKind;
 
 pub use bus::FleetBus;
-pub use membership::{MemberState, Membership};
+pub use membership::{LogLine, MemberState, Membership};
 pub use recruit::Agent;
 
 use crate::FleetError;

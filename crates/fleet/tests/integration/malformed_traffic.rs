@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Agent, GUARD, bus, coordinator, endpoint, fleet, spec, until, wish};
 use crate::scripted_agent::{Answers, NO_RESPONSE, ScriptedAgent, description, honest, honest_except};
 use base::part::{Endpoints, PartError, Progress};
-use fleet::coordinator::{Coordinator, FleetBus};
+use fleet::coordinator::{Coordinator, FleetBus, LogLine};
 use fleet::protocol::{self, Description, Notification, PROTOCOL, Request, Response};
 use fleet::session::{self, Role};
 use fleet::{Bus, FleetError};
@@ -175,7 +175,7 @@ fn flood_of_notifications_is_bounded() {
     let (coordinator, odd) = recruit_odd(honest_except("odd", "", Vec::new()));
     let coordinator = coordinator.unwrap();
     let roster = coordinator.membership().clone();
-    let line = |text: String| protocol::encode(&Notification::Log { run: "run".into(), text });
+    let line = |text: String| protocol::encode(&Notification::Log { run: "run".into(), text, needed: false });
     let beat = |part: &str| Notification::Heartbeat {
         run: "run".into(),
         parts: [(part.to_owned(), Progress::Finished)].into(),
@@ -209,8 +209,8 @@ fn flood_of_notifications_is_bounded() {
         assert!(began.elapsed() < GUARD, "not a line of any flood came");
     };
     assert!(lines.len() <= 1000, "{} lines", lines.len());
-    for (name, text) in &lines {
-        assert!(name == "odd" && text.len() <= 500 && !text.contains('\u{1b}'), "{text}");
+    for LogLine { host, text, .. } in &lines {
+        assert!(host == "odd" && text.len() <= 500 && !text.contains('\u{1b}'), "{text}");
     }
     drop(bus(coordinator, dir.path()));
 }
