@@ -179,7 +179,8 @@ pub fn range(ends: Option<[f64; 2]>, unit: &str) -> String {
 /// The unit of a metric or series by the suffix of its name, in base units, and the factor that converts its
 /// value.
 pub fn unit_of(name: &str) -> (&'static str, f64) {
-    const SUFFIXES: [(&str, &str, f64); 12] = [
+    const SUFFIXES: [(&str, &str, f64); 14] = [
+        ("mb_per_s", "B/s", 1_048_576.0),
         ("_bit_per_s", "bit/s", 1.0),
         ("_per_s", "/s", 1.0),
         ("_percent", "%", 1.0),
@@ -187,6 +188,7 @@ pub fn unit_of(name: &str) -> (&'static str, f64) {
         ("_bytes_max", "B", 1.0),
         ("_bytes_each", "B", 1.0),
         ("_us_per_fragment", "s", 1e-6),
+        ("_us_per_op", "s", 1e-6),
         ("_ratio", "%", 100.0),
         ("_ms", "s", 1e-3),
         ("_us", "s", 1e-6),

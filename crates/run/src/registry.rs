@@ -7,7 +7,8 @@ use serde_json::Value;
 use workload::AnyWorkload;
 
 /// The workloads of kagiri, in the order in which help lists them.
-pub static BUILT_IN: Registry = Registry::new(&[&stream::Stream, &transfer::Transfer, &daq::Daq]);
+pub static BUILT_IN: Registry =
+    Registry::new(&[&stream::Stream, &transfer::Transfer, &daq::Daq, &files::Files]);
 
 pub struct Registry {
     workloads: &'static [&'static dyn AnyWorkload],
@@ -71,6 +72,7 @@ mod tests {
             ("window", "B", "bytes"),
             ("send_buffer", "B", "bytes"),
             ("buffer", "B", "bytes"),
+            ("file_calls", "", "share"),
             ("player", "%", "percent"),
             ("none", "", ""),
         ] {

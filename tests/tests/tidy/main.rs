@@ -17,7 +17,7 @@ const FILE_LINES_MAX: usize = 400;
 const COLUMNS_MAX: [(&str, usize); 2] = [(".rs", 110), (".md", 120)];
 
 /// Every crate with its layer. A crate may use only crates of lower layers.
-const LAYERS: [(&str, u32); 22] = [
+const LAYERS: [(&str, u32); 24] = [
     ("kagiri-features", 0),
     ("kagiri-base", 0),
     ("kagiri-sys", 1),
@@ -27,11 +27,13 @@ const LAYERS: [(&str, u32); 22] = [
     ("kagiri-mpegts", 2),
     ("kagiri-httpd", 2),
     ("kagiri-iperf3", 2),
+    ("kagiri-wml", 2),
     ("kagiri-fleet", 2),
     ("kagiri-workload", 3),
     ("kagiri-stream", 4),
     ("kagiri-transfer", 4),
     ("kagiri-daq", 4),
+    ("kagiri-files", 4),
     ("kagiri-observe", 4),
     ("kagiri-lab", 4),
     ("kagiri-run", 5),

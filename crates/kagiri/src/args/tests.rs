@@ -2,6 +2,7 @@
 
 use clap::{CommandFactory, Parser};
 use daq::settings::DaqSettings;
+use files::settings::FilesSettings;
 use serde_json::{Value, json};
 use stream::settings::StreamSettings;
 use transfer::settings::TransferSettings;
@@ -211,6 +212,7 @@ fn every_setting_has_one_flag_or_none_by_intention() {
     );
     assert_eq!(without_flag::<TransferSettings>(), [""; 0]);
     assert_eq!(without_flag::<DaqSettings>(), [""; 0]);
+    assert_eq!(without_flag::<FilesSettings>(), ["set"]);
     Cli::command().debug_assert();
 }
 
@@ -226,6 +228,7 @@ fn reference_pages_are_up_to_date() {
         ("stream", page::<StreamSettings>("stream")),
         ("transfer", page::<TransferSettings>("transfer")),
         ("daq", page::<DaqSettings>("daq")),
+        ("files", page::<FilesSettings>("files")),
     ] {
         let file = format!("{}/../../docs/settings/{name}.md", env!("CARGO_MANIFEST_DIR"));
         let committed = std::fs::read_to_string(&file).unwrap_or_default();

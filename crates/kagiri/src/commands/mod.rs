@@ -5,6 +5,7 @@ mod completions;
 mod content;
 mod daq;
 mod explain;
+mod files;
 mod fleet;
 mod lab;
 mod plan;
@@ -31,6 +32,8 @@ pub enum Command {
     Transfer(Box<transfer::TransferArgs>),
     /// Measure data acquisition: many sources at once send fragments of events to builders
     Daq(Box<daq::DaqArgs>),
+    /// Measure how much file work a storage carries: filebench's workloads on any directory
+    Files(Box<files::FilesArgs>),
     /// Trace a program's system calls and show where its time goes
     Timeline(Box<timeline::Timeline>),
     /// Explain what limits a system, from a stored run or a table (CSV)
@@ -72,6 +75,7 @@ impl Command {
             Self::Stream(args) => args.run(),
             Self::Transfer(args) => args.run(),
             Self::Daq(args) => args.run(),
+            Self::Files(args) => args.run(),
             Self::Timeline(args) => args.run(),
             Self::Explain(args) => args.run(),
             Self::Run(args) => args.run(),

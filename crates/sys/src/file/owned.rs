@@ -45,6 +45,9 @@ impl OwnedFolder {
             std::fs::write(&mark, &owner).map_err(|error| Error::file("write", &mark, error))?;
             match renameat2(AT_FDCWD, &draft, AT_FDCWD, path, RenameFlags::RENAME_NOREPLACE) {
                 Ok(()) => Ok(true),
+                // Network and FUSE file systems may not have this call. The folder then appears before its
+                // mark: undoing removes an empty one, too.
+                Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => make_in_place(path, &owner),
                 Err(Errno::EEXIST | Errno::ENOTEMPTY) => Ok(false),
                 Err(error) => Err(Error::file("create", path, error)),
             }
@@ -64,6 +67,18 @@ impl OwnedFolder {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// `false`: something has that name already.
+fn make_in_place(path: &Path, owner: &str) -> Result<bool> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
+        Err(error) => return Err(Error::file("create", path, error)),
+    }
+    let mark = path.join(OWNER_FILE);
+    std::fs::write(&mark, owner).map_err(|error| Error::file("write", &mark, error))?;
+    Ok(true)
 }
 
 impl Drop for OwnedFolder {
@@ -102,6 +117,15 @@ mod tests {
         std::fs::remove_file(path.join("somebody's")).unwrap();
         let entry = journal.record(Undo::RemoveTree { path: path.clone(), owner: "1 2".to_owned() }).unwrap();
         assert_eq!(journal.undo(entry).unwrap().outcome, Outcome::Done);
+    }
+
+    #[test]
+    fn folder_made_in_place_is_marked_and_never_another_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        assert!(make_in_place(&path, "1 2").unwrap() && !make_in_place(&path, "3 4").unwrap());
+        assert_eq!(std::fs::read_to_string(path.join(OWNER_FILE)).unwrap(), "1 2");
+        assert!(make_in_place(&dir.path().join("none/b"), "1 2").is_err());
     }
 
     #[test]

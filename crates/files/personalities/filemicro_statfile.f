@@ -1,0 +1,14 @@
+# Looks at files of a large tree.
+set $dir=/tmp
+set $nfiles=10000
+set $meandirwidth=20
+set $meanfilesize=1k
+set $filesize=randvar(type=gamma,mean=$meanfilesize,gamma=1500)
+set $nthreads=20
+define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nfiles,dirwidth=$meandirwidth,prealloc=100
+define process name=micro,instances=1 {
+  thread name=micro,memsize=10m,instances=$nthreads {
+    flowop statfile name=stat,filesetname=bigfileset
+  }
+}
+run 60

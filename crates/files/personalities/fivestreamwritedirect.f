@@ -1,0 +1,28 @@
+# Writes five files from the beginning to the end, each by a thread, past the page cache (O_DIRECT).
+set $dir=/tmp
+set $nthreads=1
+set $iosize=1m
+set $filesize=256m
+define file name=largefile1,path=$dir,size=$filesize,prealloc,reuse
+define file name=largefile2,path=$dir,size=$filesize,prealloc,reuse
+define file name=largefile3,path=$dir,size=$filesize,prealloc,reuse
+define file name=largefile4,path=$dir,size=$filesize,prealloc,reuse
+define file name=largefile5,path=$dir,size=$filesize,prealloc,reuse
+define process name=streams,instances=1 {
+  thread name=stream1,memsize=10m,instances=$nthreads {
+    flowop write name=seqwrite1,filesetname=largefile1,iosize=$iosize,directio
+  }
+  thread name=stream2,memsize=10m,instances=$nthreads {
+    flowop write name=seqwrite2,filesetname=largefile2,iosize=$iosize,directio
+  }
+  thread name=stream3,memsize=10m,instances=$nthreads {
+    flowop write name=seqwrite3,filesetname=largefile3,iosize=$iosize,directio
+  }
+  thread name=stream4,memsize=10m,instances=$nthreads {
+    flowop write name=seqwrite4,filesetname=largefile4,iosize=$iosize,directio
+  }
+  thread name=stream5,memsize=10m,instances=$nthreads {
+    flowop write name=seqwrite5,filesetname=largefile5,iosize=$iosize,directio
+  }
+}
+run 60

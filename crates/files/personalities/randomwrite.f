@@ -1,0 +1,14 @@
+# Writes at random places of one large file.
+set $dir=/tmp
+set $filesize=1g
+set $iosize=8k
+set $nthreads=1
+set $workingset=0
+set $directio=0
+define file name=largefile1,path=$dir,size=$filesize,prealloc,reuse
+define process name=rand,instances=1 {
+  thread name=rand,memsize=10m,instances=$nthreads {
+    flowop write name=rand-write,filesetname=largefile1,iosize=$iosize,random,workingset=$workingset,directio=$directio
+  }
+}
+run 60

@@ -1,0 +1,13 @@
+# Removes the leaf directories of a tree, and ends when none is left.
+set mode quit firstdone
+set $dir=/tmp
+set $ndirs=10000
+set $meandirwidth=100
+set $nthreads=16
+define fileset name=bigfileset,path=$dir,size=0,entries=0,leafdirs=$ndirs,dirwidth=$meandirwidth,prealloc=100
+define process name=remover,instances=1 {
+  thread name=remover,memsize=10m,instances=$nthreads {
+    flowop removedir name=rmdir,filesetname=bigfileset
+  }
+}
+run

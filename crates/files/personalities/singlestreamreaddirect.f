@@ -1,0 +1,12 @@
+# Reads one file from the beginning to the end, past the page cache (O_DIRECT).
+set $dir=/tmp
+set $nthreads=1
+set $iosize=1m
+set $filesize=1g
+define file name=largefile1,path=$dir,size=$filesize,prealloc,reuse,paralloc
+define process name=streams,instances=1 {
+  thread name=stream1,memsize=10m,instances=$nthreads {
+    flowop read name=seqread1,filesetname=largefile1,iosize=$iosize,directio
+  }
+}
+run 60

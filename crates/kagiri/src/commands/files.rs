@@ -1,0 +1,90 @@
+//! `kagiri files`: how much file work does a storage carry?
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::Args;
+use files::personalities;
+use files::settings::FilesSettings;
+use serde_json::{Value, json};
+
+use crate::args::{SETTINGS, WorkloadArgs, existing, require_help};
+use crate::exit::{Code, Failure, Outcome};
+use crate::hosts::place_help;
+use crate::output;
+use crate::session::SessionArgs;
+
+/// Measure how much file work a storage carries: operations on files and directories, their latency, the time
+/// until everything is in safety, and what limits them.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    kagiri files /mnt/nas --time 10s                 filebench's fileserver, 50 threads\n  \
+    kagiri files /mnt/nas --personality varmail --set nfiles=50000\n  \
+    kagiri files /mnt/nas --wml my.f                 a program of your own in WML\n  \
+    kagiri files /mnt/nas --search --p99-max 20ms    most threads within 20 ms\n  \
+    kagiri files /mnt/nas --rate 2000 --require 'p99<=20ms'\n  \
+    kagiri files --list                              the ready programs\n\n\
+    kagiri makes a folder of its own in DIR, makes the files in it, and removes it afterwards.")]
+#[command(mut_arg("place", place_help("files")))]
+#[command(mut_arg("require", require_help("'ops_per_s>=5000' or 'p99<=20ms'")))]
+pub struct FilesArgs {
+    #[command(flatten)]
+    settings: WorkloadArgs<FilesSettings>,
+    /// Set a variable of the program, e.g. nfiles=50000; repeatable
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// List the ready programs and what they do
+    #[arg(long, conflicts_with = SETTINGS)]
+    list: bool,
+    /// Print the program's text instead of running it
+    #[arg(long, conflicts_with = "list")]
+    print: bool,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+impl FilesArgs {
+    pub fn run(mut self: Box<Self>) -> Outcome {
+        if self.list {
+            return output::print(&listed()).map(|()| Code::Measured);
+        }
+        for pair in &self.set {
+            let (name, value) = pair.split_once('=').ok_or_else(|| {
+                Failure::usage(format!("--set {pair}: write NAME=VALUE, for example nfiles=50000"))
+            })?;
+            let name = name.trim().trim_start_matches('$');
+            if name.is_empty() || name.contains('.') {
+                return Err(Failure::usage(format!("--set {pair}: '{name}' is no name of a variable")));
+            }
+            self.settings.set(&format!("set.{name}"), json!(value.trim()));
+        }
+        if self.print {
+            let settings = self.settings.resolve("files")?;
+            let settings: FilesSettings = serde_json::from_value(settings)?;
+            let source = settings.source().map_err(Failure::usage)?;
+            return output::print(&source.text).map(|()| Code::Measured);
+        }
+        let Some(dir) = self.settings.get("dir").and_then(Value::as_str).map(str::to_owned) else {
+            return Err(Failure::usage("DIR is missing: give a directory on the storage to be measured"));
+        };
+        if self.session.placed()?.is_empty() {
+            existing(Path::new(&dir), "measure", std::fs::Metadata::is_dir, "a directory")?;
+            let path = std::path::absolute(&dir).map_err(Failure::of_named)?;
+            self.settings.set("dir", json!(path));
+        }
+        let given = |key| self.settings.get(key).and_then(Value::as_str);
+        let program = given("wml").or(given("personality")).unwrap_or("fileserver").to_owned();
+        let plan = self.settings.plan("files", format!("files: {program} on {dir}"), &program)?;
+        self.session.measure(plan)
+    }
+}
+
+/// Name and meaning of every ready program.
+fn listed() -> String {
+    let mut list = String::new();
+    let widest = personalities::ALL.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, text) in personalities::ALL {
+        let _ = writeln!(list, "{name:widest$}  {}", personalities::about(text));
+    }
+    list
+}
