@@ -19,7 +19,7 @@ pub static FILE_CALLS: ResourceSpec = ResourceSpec {
 
 pub static PRESENTATION: Presentation = Presentation {
     target: "file system",
-    live_rates: &[("ops_per_s", "ops/s")],
+    live_rates: &[("ops_per_s", "operations")],
     panels_above: &[Panel { title: "operations per second", series: &["ops_per_s"], has_stalls: false }],
     resources: &[&FILE_CALLS],
     columns_note: "",

@@ -40,6 +40,31 @@ fn what_a_crash_leaves_is_undone() {
     assert_eq!(again, "Nothing to undo.\n");
 }
 
+/// `kill -9` while files are made leaves a tree, which undo removes; what else is in the directory stays.
+#[test]
+fn files_that_a_killed_run_made_are_undone() {
+    let _alone = alone();
+    let world = World::new();
+    let dir = world.path("dir");
+    std::fs::create_dir(&dir).unwrap();
+    world.write("dir/precious", "not kagiri's");
+    let mut live = world.start(&["files", "dir", "--set", "nfiles=2000000", "--set", "meanfilesize=1k"]);
+    live.wait_for("making 2000000 files", PATIENCE);
+    wait_until("a tree", PATIENCE, || {
+        let own = std::fs::read_dir(&dir).unwrap().flatten().find(|entry| entry.file_name() != "precious");
+        own.is_some_and(|own| std::fs::read_dir(own.path()).is_ok_and(|entries| entries.count() > 1))
+    });
+    let pid = live.pid();
+    live.signal(Signal::SIGKILL);
+    let _ = live.end(PATIENCE);
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 2, "the tree is left");
+    let undone = world.run(&["undo"]).code(0).stdout;
+    assert!(undone.contains("kagiri-files-"), "{undone}");
+    let names: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["precious"]);
+    world.assert_nothing_left(pid);
+}
+
 #[test]
 fn the_next_measurement_tidies_up_after_a_crash() {
     need_root!();

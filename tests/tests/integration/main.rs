@@ -8,6 +8,7 @@ mod daq;
 mod daq_refused;
 mod daq_witness;
 mod exports;
+mod files;
 mod fleet;
 mod interrupt;
 mod json;

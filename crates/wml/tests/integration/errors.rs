@@ -2,81 +2,75 @@
 
 use super::evaluate;
 
+/// A program, and what its error says.
+const CASES: &[(&str, &str)] = &[
+    ("set nfiles=3", "a.f:1: expected a variable such as $nfiles, or 'mode', found 'nfiles'"),
+    ("\nset $a 3", "a.f:2: expected '=' after the variable, found the number 3"),
+    (
+        "set $a=",
+        "a.f:1: expected a value: a number, a word, a variable or a text in quotes, found the end of the file",
+    ),
+    ("set $a=1\nfrobnicate", "a.f:2: expected a command: set, define"),
+    ("define tree name=a", "a.f:1: expected file, fileset, process or flowop, found 'tree'"),
+    ("define fileset name=a,colour=3", "a.f:1: expected an attribute of a fileset (name, path, size"),
+    ("define file name=a,dirwidth=3", "a.f:1: expected an attribute of a file (name"),
+    ("define fileset name=a,\n  entries=1,\n  entries=2", "a.f:3: the attribute 'entries' is given twice"),
+    ("define fileset entries=1", "a.f:1: a fileset needs a name: name=..."),
+    ("define fileset name=a,entries=$n", "a.f:1: entries: the variable $n is not set; set it before"),
+    ("define fileset name=a,entries=many", "a.f:1: entries: expected a number, found 'many'"),
+    ("define fileset name=a,prealloc=101", "a.f:1: prealloc=101 is more than 100 %"),
+    ("define fileset name=a\ndefine file name=a", "a.f:2: 'a' is defined twice"),
+    ("define fileset name=a,size=9223372036854775808", "a.f:1: expected a number below 2^63"),
+    ("define process name=p { flowop read }", "a.f:1: expected thread, or '}' at the end of the process"),
+    ("define process name=p { thread name=t { read } }", "a.f:1: expected flowop, or '}'"),
+    ("define process name=p { thread name=t {", "a.f:1: expected flowop, or '}' at the end of the flowops"),
+    (
+        "define process name=p {\n thread name=t {\n flowop raed name=r } }",
+        "a.f:3: expected a flowop (read, write",
+    ),
+    (
+        "define process name=p { thread name=t { flowop read fd=128 } }",
+        "a.f:1: fd=128: a thread has the slots 0 to 127",
+    ),
+    ("define process name=p,instances=1000001 { }", "a.f:1: instances=1000001 is more than 1000000"),
+    (
+        "set $a=randvar(type=normal)\ndefine fileset name=b,size=$a",
+        "a.f:2: size: expected the type uniform, gamma",
+    ),
+    ("set $a=randvar(type=uniform,min=5,mean=2)\ndefine fileset name=b,size=$a", "must not be below its min"),
+    ("set $a=randvar(type=tabular,randtable={{90,1,2}})\ndefine fileset name=b,size=$a", "make 90, not 100"),
+    (
+        "set $a=randvar(type=tabular,randtable={{100,5,2}})\ndefine fileset name=b,size=$a",
+        "low is above high",
+    ),
+    (
+        "set $a=cvar(type=cvar-odd)\ndefine fileset name=b,size=$a",
+        "a.f:2: size: expected the type cvar-gamma",
+    ),
+    ("set $a=cvar(type=cvar-normal,parameters=mean)\ndefine fileset name=b,size=$a", "name:number"),
+    (
+        "set $a=cvar(type=cvar-normal,parameters=meen:3)\ndefine fileset name=b,size=$a",
+        "has no parameter 'meen'",
+    ),
+    ("set $a=cvar(type=cvar-gamma,parameters=gamma:0)\ndefine fileset name=b,size=$a", "must be above 0"),
+    (
+        "set $a=randvar(type=gamma,mean=3)\ndefine fileset name=b,entries=$a",
+        "entries: expected a number, found randvar",
+    ),
+    ("set mode quit soon", "a.f:1: expected timeout, firstdone or alldone, found 'soon'"),
+    ("load nothing", "a.f:1: there is no personality 'nothing' to load"),
+    ("eventgen 5", "a.f:1: expected rate=EVENTS, found the number 5"),
+    ("echo \"open", "a.f:1: expected '\"' at the end of the text that begins here"),
+    ("set $a=$b\nset $b=$a\ndefine fileset name=$a", "a.f:3: name: the variable refers to itself"),
+    (
+        "set $a=randvar(mean=$a)\ndefine fileset name=b,size=$a",
+        "a.f:1: size: mean: expected a number, found randvar",
+    ),
+];
+
 #[test]
 fn error_names_file_line_and_what_was_expected() {
-    for (text, error) in [
-        ("set nfiles=3", "a.f:1: expected a variable such as $nfiles, or 'mode', found 'nfiles'"),
-        ("\nset $a 3", "a.f:2: expected '=' after the variable, found the number 3"),
-        (
-            "set $a=",
-            "a.f:1: expected a value: a number, a word, a variable or a text in quotes, found the end of the file",
-        ),
-        ("set $a=1\nfrobnicate", "a.f:2: expected a command: set, define"),
-        ("define tree name=a", "a.f:1: expected file, fileset, process or flowop, found 'tree'"),
-        ("define fileset name=a,colour=3", "a.f:1: expected an attribute of a fileset (name, path, size"),
-        ("define file name=a,dirwidth=3", "a.f:1: expected an attribute of a file (name"),
-        (
-            "define fileset name=a,\n  entries=1,\n  entries=2",
-            "a.f:3: the attribute 'entries' is given twice",
-        ),
-        ("define fileset entries=1", "a.f:1: a fileset needs a name: name=..."),
-        ("define fileset name=a,entries=$n", "a.f:1: entries: the variable $n is not set; set it before"),
-        ("define fileset name=a,entries=many", "a.f:1: entries: expected a number, found 'many'"),
-        ("define fileset name=a,prealloc=101", "a.f:1: prealloc=101 is more than 100 %"),
-        ("define fileset name=a\ndefine file name=a", "a.f:2: 'a' is defined twice"),
-        ("define fileset name=a,size=9223372036854775808", "a.f:1: expected a number below 2^63"),
-        ("define process name=p { flowop read }", "a.f:1: expected thread, or '}' at the end of the process"),
-        ("define process name=p { thread name=t { read } }", "a.f:1: expected flowop, or '}'"),
-        (
-            "define process name=p { thread name=t {",
-            "a.f:1: expected flowop, or '}' at the end of the flowops",
-        ),
-        (
-            "define process name=p {\n thread name=t {\n flowop raed name=r } }",
-            "a.f:3: expected a flowop (read, write",
-        ),
-        (
-            "define process name=p { thread name=t { flowop read fd=128 } }",
-            "a.f:1: fd=128: a thread has the slots 0 to 127",
-        ),
-        ("define process name=p,instances=1000001 { }", "a.f:1: instances=1000001 is more than 1000000"),
-        (
-            "set $a=randvar(type=normal)\ndefine fileset name=b,size=$a",
-            "a.f:2: size: expected the type uniform, gamma",
-        ),
-        (
-            "set $a=randvar(type=uniform,min=5,mean=2)\ndefine fileset name=b,size=$a",
-            "must not be below its min",
-        ),
-        (
-            "set $a=randvar(type=tabular,randtable={{90,1,2}})\ndefine fileset name=b,size=$a",
-            "make 90, not 100",
-        ),
-        (
-            "set $a=randvar(type=tabular,randtable={{100,5,2}})\ndefine fileset name=b,size=$a",
-            "low is above high",
-        ),
-        (
-            "set $a=cvar(type=cvar-odd)\ndefine fileset name=b,size=$a",
-            "a.f:2: size: expected the type cvar-gamma",
-        ),
-        ("set $a=cvar(type=cvar-normal,parameters=mean)\ndefine fileset name=b,size=$a", "name:number"),
-        (
-            "set $a=cvar(type=cvar-normal,parameters=meen:3)\ndefine fileset name=b,size=$a",
-            "has no parameter 'meen'",
-        ),
-        ("set $a=cvar(type=cvar-gamma,parameters=gamma:0)\ndefine fileset name=b,size=$a", "must be above 0"),
-        (
-            "set $a=randvar(type=gamma,mean=3)\ndefine fileset name=b,entries=$a",
-            "entries: expected a number, found randvar",
-        ),
-        ("set mode quit soon", "a.f:1: expected timeout, firstdone or alldone, found 'soon'"),
-        ("load nothing", "a.f:1: there is no personality 'nothing' to load"),
-        ("eventgen 5", "a.f:1: expected rate=EVENTS, found the number 5"),
-        ("echo \"open", "a.f:1: expected '\"' at the end of the text that begins here"),
-        ("set $a=$b\nset $b=$a\ndefine fileset name=$a", "a.f:3: name: the variable refers to itself"),
-        ("set $a=randvar(mean=$a)\ndefine fileset name=b,size=$a", "a.f:1: size: mean: expected a number, found randvar"),
-    ] {
+    for (text, error) in CASES {
         let found = evaluate(text, &[]).expect_err(text).to_string();
         assert!(found.contains(error), "{text}\n found: {found}\n expected: {error}");
     }

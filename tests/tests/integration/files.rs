@@ -1,0 +1,225 @@
+//! File workloads on real directories: results, refusals, and that nothing but kagiri's own files is touched.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use kagiri_tests::{SmallDisk, World, beside_others, names, need_programs, need_root};
+use nix::mount::{MsFlags, mount};
+use nix::sys::signal::Signal;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const SMALL: [&str; 4] = ["--set", "nfiles=100", "--set", "meanfilesize=8k"];
+
+/// A directory with a file of somebody else's.
+fn directory(world: &World) -> &'static str {
+    std::fs::create_dir(world.path("dir")).expect("a directory");
+    world.write("dir/precious", "not kagiri's");
+    "dir"
+}
+
+fn is_untouched(world: &World) {
+    assert_eq!(names(&world.path("dir")), ["precious"]);
+    assert_eq!(std::fs::read_to_string(world.path("dir/precious")).unwrap(), "not kagiri's");
+}
+
+#[test]
+fn fileserver_reports_its_metrics_and_leaves_nothing() {
+    let _beside = beside_others();
+    let world = World::new();
+    let dir = directory(&world);
+    let words = [&["files", dir, "--time", "2s", "--threads", "4", "--json"][..], &SMALL].concat();
+    let document = world.measure(&words, PATIENCE).code(0).json();
+    is_untouched(&world);
+    let trial = &document["trials"][0];
+    assert_eq!((&trial["verdict"], trial["load"].as_f64()), (&"pass".into(), Some(4.0)), "{trial:#}");
+    let metric =
+        |name: &str| trial["metrics"][name].as_f64().unwrap_or_else(|| panic!("no {name}: {trial:#}"));
+    assert!(metric("ops_per_s") > 100.0 && metric("mb_per_s") > 0.1);
+    assert!(metric("p50_ms") <= metric("p99_ms") && metric("op_mean_ms") > 0.0);
+    assert!(metric("cpu_user_us_per_op") > 0.0 && metric("durable_after_s") >= 0.0);
+    // The round has 11 operations: one reads, and two write.
+    let share = |name: &str| metric(name) / metric("ops_per_s");
+    assert!(
+        (share("reads_per_s") - 1.0 / 11.0).abs() < 0.01 && (share("writes_per_s") - 2.0 / 11.0).abs() < 0.01
+    );
+    assert_eq!(document["workload"], "files");
+    assert!(document["limit"]["evidence"][0]["statement"].as_str().is_some_and(|text| !text.is_empty()));
+}
+
+#[test]
+fn search_finds_the_most_threads_within_the_objective() {
+    let _beside = beside_others();
+    let world = World::new();
+    let dir = directory(&world);
+    // An objective that any number of threads meets.
+    let words =
+        ["files", dir, "--personality", "filemicro_statfile", "--set", "nfiles=50", "--time", "300ms"];
+    let words = [&words[..], &["--search", "4", "--p99-max", "10s", "--json"]].concat();
+    let document = world.measure(&words, PATIENCE).code(0).json();
+    assert_eq!(document["capacity"]["value"].as_f64(), Some(4.0), "{document:#}");
+    is_untouched(&world);
+}
+
+#[test]
+fn requirement_that_does_not_hold_ends_with_3() {
+    let _beside = beside_others();
+    let world = World::new();
+    let dir = directory(&world);
+    let words = ["files", dir, "--time", "1s", "--threads", "1", "--require", "ops_per_s>=1000000000"];
+    world.measure(&[&words[..], &SMALL].concat(), PATIENCE).code(3);
+}
+
+#[test]
+fn calls_are_those_that_strace_counts() {
+    need_programs!("strace");
+    let _beside = beside_others();
+    let world = World::new();
+    let dir = directory(&world);
+    let program = "set mode quit firstdone\nset $nthreads=1\n\
+        define fileset name=a,path=$dir,size=10k,entries=400,dirwidth=10,prealloc=50\n\
+        define process name=p { thread name=t,instances=$nthreads {\n\
+        flowop createfile name=create,filesetname=a,fd=1\n flowop writewholefile name=write,fd=1,iosize=4k\n\
+        flowop fsync name=sync,fd=1\n flowop closefile name=close,fd=1\n\
+        flowop openfile name=open,filesetname=a,fd=1\n flowop readwholefile name=read,fd=1,iosize=1m\n\
+        flowop closefile name=close2,fd=1\n flowop statfile name=stat,filesetname=a\n\
+        flowop deletefile name=delete,filesetname=a\n flowop finishoncount name=finish,target=delete,value=100\n\
+        } }\nrun";
+    world.write("program.f", program);
+    let plain = world.command(&["files", dir, "--wml", "program.f", "--json", "--quiet"]);
+    let mut traced = std::process::Command::new("strace");
+    traced.args(["-f", "-y", "-e", "trace=openat,pread64,pwrite64,fsync,unlinkat,newfstatat", "-o", "trace"]);
+    traced.arg(plain.get_program()).args(plain.get_args());
+    kagiri_tests::set_like(&mut traced, &plain);
+    let document = kagiri_tests::Live::start(traced).end(PATIENCE).code(0).json();
+    let trace = std::fs::read_to_string(world.path("trace")).expect("the trace");
+    // The threads of the run alone: files are made and removed by others.
+    let worker = |line: &&str| line.contains("kagiri-files-") && !line.contains("O_DIRECTORY");
+    let created =
+        trace.lines().filter(worker).filter(|line| line.contains("O_CREAT") && line.contains("O_RDWR"));
+    let thread = created.filter_map(|line| line.split_whitespace().next()).next().expect("a create");
+    let mut calls = BTreeMap::new();
+    for line in trace.lines().filter(|line| line.split_whitespace().next() == Some(thread)).filter(worker) {
+        let call = line.split_whitespace().nth(1).and_then(|call| call.split('(').next()).unwrap_or_default();
+        *calls.entry(call.to_owned()).or_insert(0) += 1;
+    }
+    let expected = [("openat", 200), ("pwrite64", 300), ("fsync", 100), ("pread64", 100), ("unlinkat", 100)];
+    for (call, count) in expected {
+        assert_eq!(calls.get(call), Some(&count), "{call}: {calls:?}");
+    }
+    assert_eq!(calls.get("newfstatat"), Some(&100), "{calls:?}");
+    // Nine operations a round: two of them are closes.
+    assert_eq!(document["trials"][0]["metrics"]["operations"].as_f64(), Some(900.0));
+}
+
+#[test]
+fn full_disk_ends_a_run_with_its_reason() {
+    need_root!();
+    let _beside = beside_others();
+    let world = World::new();
+    let small = world.path("small");
+    let _small = SmallDisk::mount(&small, 8 << 20);
+    let program = "define fileset name=a,path=$dir,size=4k,entries=10,prealloc\n\
+        define process name=p { thread name=t,instances=2 { flowop openfile name=open,filesetname=a,fd=1\n\
+        flowop appendfile name=append,fd=1,iosize=64k\n flowop closefile name=close,fd=1 } }\nrun 30";
+    world.write("grow.f", program);
+    let ended = world.measure(&["files", "small", "--wml", "grow.f", "--json"], PATIENCE).code(1);
+    let trial = &ended.json()["trials"][0];
+    assert_eq!(trial["verdict"], "invalid");
+    let reason = trial["reasons"][0].as_str().unwrap();
+    assert!(reason.contains("append failed") && reason.contains("No space left on device"), "{reason}");
+    assert!(trial["metrics"]["operations"].as_f64().unwrap() > 50.0, "what was done is reported: {trial:#}");
+    assert_eq!(names(&small), [""; 0], "nothing is left");
+    let large = ["files", "small", "--set", "nfiles=1000", "--time", "1s"];
+    world.measure(&large, PATIENCE).fails(1, &["the files of bigfileset need", "use fewer or smaller files"]);
+    assert_eq!(names(&small), [""; 0], "nothing is left");
+}
+
+#[test]
+fn read_only_mount_is_refused_with_its_name() {
+    need_root!();
+    let _beside = beside_others();
+    let world = World::new();
+    let small = world.path("small");
+    let _small = SmallDisk::mount(&small, 8 << 20);
+    let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    mount(None::<&str>, &small, None::<&str>, read_only, None::<&str>).expect("remounted");
+    let ended = world.measure(&["files", "small", "--time", "1s"], PATIENCE);
+    ended.fails(1, &["small/", "Read-only file system"]);
+}
+
+#[test]
+fn interrupt_while_files_are_made_removes_them_and_nothing_else() {
+    let _beside = beside_others();
+    let world = World::new();
+    let dir = directory(&world);
+    let mut live = world.start(&["files", dir, "--set", "nfiles=2000000", "--set", "meanfilesize=1k"]);
+    live.wait_for("making 2000000 files", PATIENCE);
+    kagiri_tests::wait_until("files are made", PATIENCE, || has_files(&world.path("dir")));
+    live.signal(Signal::SIGINT);
+    let ended = live.end(PATIENCE);
+    world.assert_nothing_left(ended.pid);
+    ended.code(130);
+    is_untouched(&world);
+}
+
+/// Whether files of a population are there.
+fn has_files(path: &Path) -> bool {
+    std::fs::read_dir(path).into_iter().flatten().flatten().any(|entry| {
+        let name = entry.file_name();
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        (!is_dir && name.to_string_lossy().starts_with("0000")) || (is_dir && has_files(&entry.path()))
+    })
+}
+
+#[test]
+fn interrupted_run_reports_what_was_done() {
+    let _beside = beside_others();
+    let world = World::new();
+    let dir = directory(&world);
+    // Only the threads of the run make files.
+    let program = "define fileset name=a,path=$dir,size=1k,entries=1000,prealloc=0\n\
+        define process name=p { thread name=t { flowop createfile name=create,filesetname=a,fd=1\n\
+        flowop closefile name=close,fd=1\n flowop deletefile name=delete,filesetname=a } }\nrun 60";
+    world.write("create.f", program);
+    let live = world.start(&["files", dir, "--wml", "create.f", "--json"]);
+    kagiri_tests::wait_until("a file is made", PATIENCE, || has_files(&world.path("dir")));
+    live.signal(Signal::SIGINT);
+    let ended = live.end(PATIENCE);
+    world.assert_nothing_left(ended.pid);
+    let ended = ended.code(130);
+    let trial = &ended.json()["trials"][0];
+    assert!(trial["metrics"]["operations"].as_f64().is_some_and(|operations| operations > 0.0), "{trial:#}");
+    is_untouched(&world);
+}
+
+#[test]
+fn wrong_programs_and_directories_are_usage_errors() {
+    let world = World::new();
+    let dir = directory(&world);
+    world.write("wrong.f", "set $n=3\ndefine fileset name=a,colour=$n\n");
+    let wrong = world.run(&["files", dir, "--wml", "wrong.f"]);
+    wrong.fails(2, &["--wml", "wrong.f:2: expected an attribute of a fileset", "found 'colour'"]);
+    world
+        .run(&["files", dir, "--personality", "fileserve"])
+        .fails(2, &["--personality", "similar: fileserver"]);
+    world.run(&["files", dir, "--set", "nfile=3"]).fails(2, &["no variable 'nfile'", "nfiles"]);
+    world.run(&["files", dir, "--set", "nfiles"]).fails(2, &["--set nfiles: write NAME=VALUE"]);
+    world.run(&["files", dir, "--search"]).code(2);
+    world.run(&["files", "nowhere"]).fails(2, &["nowhere", "a directory"]);
+    world.run(&["files", "dir/precious"]).fails(2, &["it is not a directory"]);
+    world.run(&["files"]).fails(2, &["DIR is missing"]);
+    is_untouched(&world);
+}
+
+#[test]
+fn programs_are_listed_and_printed() {
+    let world = World::new();
+    let list = world.run(&["files", "--list"]).code(0).stdout;
+    assert_eq!(list.lines().count(), 47);
+    assert!(list.lines().any(|line| line.starts_with("varmail ") && line.contains("mail server")), "{list}");
+    let text = world.run(&["files", "--personality", "varmail", "--print"]).code(0).stdout;
+    world.write("own.f", &text);
+    let own = world.run(&["files", "--wml", "own.f", "--print"]).code(0).stdout;
+    assert_eq!(own, text);
+}
