@@ -1,7 +1,7 @@
 //! What limited a run, by the threads' own counters and the disk's. Pure.
 
 use base::format::{fixed, number};
-use base::limit_rules::{CEILING, THREAD_SIGN, WAITING};
+use base::limit_rules::{CEILING, THREAD, THREAD_SIGN, WAITING};
 use base::outcome::{Certainty, Evidence, Limit, Resource};
 
 use crate::metrics::blocked_share;
@@ -19,11 +19,13 @@ pub(crate) fn of(totals: &Totals) -> Limit {
     let is_late = totals.late_share().is_some_and(|share| share > 0.1);
     let evidence = Evidences { totals, cpu, blocked, disk };
     let is_cpu = cpu.is_some_and(|share| CEILING.is_used_up(share.min(1.0)));
+    // Threads that run or wait for a CPU wait for nothing else.
+    let is_waiting = blocked.is_some_and(|share| THREAD.is_used_up(1.0 - share));
     let is_blocked = blocked.is_some_and(|share| WAITING.is_used_up(share));
     let is_disk = disk.is_some_and(|percent| percent >= DISK_BUSY_PERCENT);
     let (resource, certainty) = match () {
         () if has_rate && !is_late => (Resource::None, Certainty::Confirmed),
-        () if is_cpu => (Resource::Cpu, Certainty::Confirmed),
+        () if is_cpu || is_waiting => (Resource::Cpu, Certainty::Confirmed),
         () if is_disk && is_blocked => (Resource::Disk, Certainty::Confirmed),
         () if is_blocked => (Resource::Workload(&FILE_CALLS), Certainty::Predicted),
         () if cpu.is_some_and(|share| THREAD_SIGN.is_used_up(share)) => (Resource::Cpu, Certainty::Predicted),
@@ -54,11 +56,17 @@ impl Evidences<'_> {
         let all_s = cpu.user_s + cpu.system_s;
         let of_kernel = if all_s > 0.0 { 100.0 * cpu.system_s / all_s } else { 0.0 };
         let statement = format!(
-            "the {threads} threads used {} % of {cpus} CPUs, {} % of that in the kernel (getrusage)",
+            "the {threads} threads used {} % of {cpus} CPUs, {} % of that in the kernel (getrusage){}",
             number(share),
-            number(of_kernel)
+            number(of_kernel),
+            self.of_ready().unwrap_or_default()
         );
         Some(Evidence::counted(Resource::Cpu, statement).with("used_percent", share))
+    }
+
+    fn of_ready(&self) -> Option<String> {
+        let share = self.totals.thread_share(self.totals.cpu.ready_s?)?;
+        Some(format!(", and were ready without a CPU {} % of the time (schedstat)", number(100.0 * share)))
     }
 
     fn of_disk(&self) -> Option<Evidence> {

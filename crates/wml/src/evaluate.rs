@@ -94,6 +94,9 @@ impl Evaluator<'_> {
         self.variables.step(line, 1).map_err(wrong)?;
         match &command.what {
             What::Set { name, value } => self.variables.set(line, name, value.clone()).map_err(wrong)?,
+            What::Compute { name, left, sign, right } => {
+                self.compute(line, name, [left, right], *sign).map_err(wrong)?;
+            }
             What::Mode { what, value } => self.mode(line, what, value.as_deref()).map_err(wrong)?,
             What::DefineFiles { is_set, attributes } => {
                 self.variables.step(line, attributes.len() as u64).map_err(wrong)?;
@@ -158,6 +161,21 @@ impl Evaluator<'_> {
         })?;
         let loaded: Rc<str> = format!("{plain}.f").into();
         self.commands(&loaded, &parse(&loaded, text)?, depth + 1)
+    }
+
+    fn compute(&mut self, line: u32, name: &str, operands: [&Value; 2], sign: char) -> Result<(), Problem> {
+        let [left, right] = operands.map(|operand| integer(&self.variables, line, operand));
+        let (left, right) = (left?, right?);
+        let computed = match sign {
+            '+' => left.checked_add(right),
+            '-' => left.checked_sub(right),
+            '*' => left.checked_mul(right),
+            _ => left.checked_div(right),
+        };
+        match computed.filter(|number| i64::try_from(*number).is_ok()) {
+            Some(number) => self.variables.set(line, name, Value::Integer(number)),
+            None => Err(Problem::new(line, format!("{left} {sign} {right} is no number from 0 to 2^63"))),
+        }
     }
 
     fn mode(&mut self, line: u32, what: &str, value: Option<&str>) -> Result<(), Problem> {

@@ -16,7 +16,7 @@ pub(crate) enum Token {
     Quoted(Vec<Piece>),
     Integer(u64),
     Variable(String),
-    /// One of `= , { } ( )`.
+    /// One of `= , { } ( ) * +`.
     Mark(char),
     End,
 }
@@ -102,7 +102,7 @@ impl<'a> Lexer<'a> {
         let line = self.line;
         let Some(byte) = self.peek() else { return Ok((Token::End, line)) };
         let token = match byte {
-            b'=' | b',' | b'{' | b'}' | b'(' | b')' => {
+            b'=' | b',' | b'{' | b'}' | b'(' | b')' | b'*' | b'+' => {
                 self.at += 1;
                 Token::Mark(char::from(byte))
             }

@@ -206,7 +206,7 @@ fn make_files(tree: &FileTree, exists: &[bool], filling: &Filling<'_>) -> Result
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..(2 * cpus).min(THREADS_MAX)).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(Err(PopulateError::Stopped))).collect()
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Err(PopulateError::Stopped)))
     })
 }
 

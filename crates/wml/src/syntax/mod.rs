@@ -55,6 +55,13 @@ pub enum What {
         name: String,
         value: Value,
     },
+    /// `set $name = $a * $b` of 1.4.9, with `+`, `-`, `*` or `/`; computed where it stands.
+    Compute {
+        name: String,
+        left: Value,
+        sign: char,
+        right: Value,
+    },
     /// `set mode quit timeout`
     Mode {
         what: String,

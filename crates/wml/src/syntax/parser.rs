@@ -141,7 +141,15 @@ impl<'a> Parser<'a> {
         }
         let name = self.variable("a variable such as $nfiles, or 'mode'")?;
         self.mark('=', "after the variable")?;
-        Ok(What::Set { name, value: self.value()? })
+        let value = self.value()?;
+        let sign = match &self.token {
+            Token::Mark(sign @ ('*' | '+')) => *sign,
+            Token::Word(word) if word == "-" => '-',
+            Token::Word(word) if word == "/" => '/',
+            _ => return Ok(What::Set { name, value }),
+        };
+        self.advance()?;
+        Ok(What::Compute { name, left: value, sign, right: self.value()? })
     }
 
     fn variable(&mut self, what: &str) -> Parsed<String> {

@@ -57,6 +57,8 @@ const CASES: &[(&str, &str)] = &[
         "set $a=randvar(type=gamma,mean=3)\ndefine fileset name=b,entries=$a",
         "entries: expected a number, found randvar",
     ),
+    ("set $a=3 - 5", "a.f:1: 3 - 5 is no number from 0 to 2^63"),
+    ("set $a=3 / 0", "a.f:1: 3 / 0 is no number"),
     ("set mode quit soon", "a.f:1: expected timeout, firstdone or alldone, found 'soon'"),
     ("load nothing", "a.f:1: there is no personality 'nothing' to load"),
     ("eventgen 5", "a.f:1: expected rate=EVENTS, found the number 5"),

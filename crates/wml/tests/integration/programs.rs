@@ -49,6 +49,9 @@ fn dialect_of_the_prompt_is_understood() {
         set $nfiles = 300
         define randvar name=$s, type=uniform, min=1k, mean=2k
         set $s.mean = 3k
+        set $m = $nfiles * 4
+        set $d = $m / 100
+        define fileset name=c,entries=$m,dirwidth=$d
         define fileset name=b,size=$s,cached=true,reuse,entries=5
         usage "set \$dir=<dir>\n now $dir"
         create files
@@ -58,7 +61,8 @@ fn dialect_of_the_prompt_is_understood() {
     "#;
     let program = evaluate(text, &[]).unwrap();
     assert_eq!(program.filesets[0].entries, 300, "a variable's last value counts, also in what was loaded");
-    let Number::Random(size) = &program.filesets[1].size else { panic!("{program:?}") };
+    assert_eq!((program.filesets[1].entries, program.filesets[1].dir_width.constant()), (1200, Some(12)));
+    let Number::Random(size) = &program.filesets[2].size else { panic!("{program:?}") };
     assert_eq!(size.law, Law::Uniform { low: 1024.0, high: 5120.0 });
     assert_eq!(program.messages, ["set $dir=<dir>\n now /data"]);
     assert_eq!((program.seconds, program.runs), (Some(300), true));
