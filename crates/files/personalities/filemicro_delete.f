@@ -7,10 +7,10 @@ set $meanfilesize=1k
 set $filesize=randvar(type=gamma,mean=$meanfilesize,gamma=1500)
 set $nthreads=16
 define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nfiles,dirwidth=$meandirwidth,prealloc=100
-define process name=micro,instances=1 {
-  thread name=micro,memsize=10m,instances=$nthreads {
-    flowop deletefile name=delete,filesetname=bigfileset
-    flowop opslimit name=limit
+define process name=micro1,instances=1 {
+  thread name=micro1,memsize=10m,instances=$nthreads {
+    flowop deletefile name=delete1,filesetname=bigfileset
+    flowop opslimit name=limit1
   }
 }
 run

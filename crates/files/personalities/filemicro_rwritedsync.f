@@ -4,9 +4,9 @@ set $nthreads=1
 set $iosize=2k
 set $filesize=256m
 define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nthreads,dirwidth=1024,prealloc
-define process name=micro,instances=1 {
-  thread name=micro,memsize=10m,instances=$nthreads {
-    flowop write name=rwrite,filesetname=bigfileset,iosize=$iosize,random,dsync
+define process name=micro1,instances=1 {
+  thread name=micro1,memsize=10m,instances=$nthreads {
+    flowop write name=rwrite1,filesetname=bigfileset,iosize=$iosize,random,dsync
   }
 }
 run 60

@@ -4,10 +4,10 @@ set $nthreads=1
 set $iosize=8k
 set $filesize=256m
 define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nthreads,dirwidth=1024,prealloc
-define process name=micro,instances=1 {
-  thread name=micro,memsize=10m,instances=$nthreads {
-    flowop write name=rwrite,filesetname=bigfileset,iosize=$iosize,random,iters=1000
-    flowop fsync name=sync,filesetname=bigfileset
+define process name=micro1,instances=1 {
+  thread name=micro1,memsize=10m,instances=$nthreads {
+    flowop write name=rwrite1,filesetname=bigfileset,iosize=$iosize,random,iters=1000
+    flowop fsync name=sync1,filesetname=bigfileset
   }
 }
 run 60

@@ -6,10 +6,10 @@ set $iosize=1m
 set $filesize=1g
 set $count=1g
 define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nthreads,dirwidth=1024,prealloc=100
-define process name=micro,instances=1 {
-  thread name=micro,memsize=10m,instances=$nthreads {
-    flowop write name=seqwrite,filesetname=bigfileset,iosize=$iosize
-    flowop finishonbytes name=finish,value=$count
+define process name=micro1,instances=1 {
+  thread name=micro1,memsize=10m,instances=$nthreads {
+    flowop write name=seqwrite1,filesetname=bigfileset,iosize=$iosize
+    flowop finishonbytes name=finish1,value=$count
   }
 }
 run

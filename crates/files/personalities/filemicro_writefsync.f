@@ -6,11 +6,11 @@ set $iosize=8k
 set $filesize=0
 set $count=1250
 define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nthreads,dirwidth=1024,prealloc=100
-define process name=micro,instances=1 {
-  thread name=micro,memsize=10m,instances=$nthreads {
-    flowop appendfile name=append,filesetname=bigfileset,iosize=$iosize,iters=16
-    flowop fsync name=sync,filesetname=bigfileset
-    flowop finishoncount name=finish,value=$count,target=sync
+define process name=micro1,instances=1 {
+  thread name=micro1,memsize=10m,instances=$nthreads {
+    flowop appendfile name=append1,filesetname=bigfileset,iosize=$iosize,iters=16
+    flowop fsync name=sync1,filesetname=bigfileset
+    flowop finishoncount name=finish1,value=$count,target=sync1
   }
 }
 run

@@ -8,19 +8,19 @@ set $nthreads=50
 set $iosize=1m
 set $meanappendsize=16k
 define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nfiles,dirwidth=$meandirwidth,prealloc=80
-define process name=fileserver,instances=1 {
-  thread name=client,memsize=10m,instances=$nthreads {
-    flowop createfile name=create,filesetname=bigfileset,fd=1
-    flowop writewholefile name=write,srcfd=1,fd=1,iosize=$iosize
+define process name=fileserver1,instances=1 {
+  thread name=client1,memsize=10m,instances=$nthreads {
+    flowop createfile name=create1,filesetname=bigfileset,fd=1
+    flowop writewholefile name=write1,srcfd=1,fd=1,iosize=$iosize
     flowop closefile name=close1,fd=1
     flowop openfile name=open1,filesetname=bigfileset,fd=1
-    flowop appendfilerand name=append,fd=1,iosize=$meanappendsize
+    flowop appendfilerand name=append1,fd=1,iosize=$meanappendsize
     flowop closefile name=close2,fd=1
     flowop openfile name=open2,filesetname=bigfileset,fd=1
-    flowop readwholefile name=read,fd=1,iosize=$iosize
+    flowop readwholefile name=read1,fd=1,iosize=$iosize
     flowop closefile name=close3,fd=1
-    flowop deletefile name=delete,filesetname=bigfileset
-    flowop statfile name=stat,filesetname=bigfileset
+    flowop deletefile name=delete1,filesetname=bigfileset
+    flowop statfile name=stat1,filesetname=bigfileset
   }
 }
 run 60

@@ -8,7 +8,7 @@ define file name=largefile2,path=$dir,size=$filesize,prealloc,reuse,paralloc
 define file name=largefile3,path=$dir,size=$filesize,prealloc,reuse,paralloc
 define file name=largefile4,path=$dir,size=$filesize,prealloc,reuse,paralloc
 define file name=largefile5,path=$dir,size=$filesize,prealloc,reuse,paralloc
-define process name=streams,instances=1 {
+define process name=streams1,instances=1 {
   thread name=stream1,memsize=10m,instances=$nthreads {
     flowop read name=seqread1,filesetname=largefile1,iosize=$iosize,directio
   }

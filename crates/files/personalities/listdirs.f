@@ -6,9 +6,9 @@ set $meanfilesize=1k
 set $filesize=randvar(type=gamma,mean=$meanfilesize,gamma=1500)
 set $nthreads=16
 define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nfiles,dirwidth=$meandirwidth,prealloc=100
-define process name=lister,instances=1 {
-  thread name=lister,memsize=10m,instances=$nthreads {
-    flowop listdir name=list,filesetname=bigfileset
+define process name=lister1,instances=1 {
+  thread name=lister1,memsize=10m,instances=$nthreads {
+    flowop listdir name=list1,filesetname=bigfileset
   }
 }
 run 60

@@ -7,17 +7,17 @@ set $nthreads=1
 set $meanappendsize=10k
 set $readiosize=4k
 define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nfiles,dirwidth=$meandirwidth,prealloc=80
-define process name=store,instances=1 {
-  thread name=store,memsize=10m,instances=$nthreads {
+define process name=store1,instances=1 {
+  thread name=store1,memsize=10m,instances=$nthreads {
     flowop openfile name=open1,filesetname=bigfileset,fd=1
-    flowop appendfilerand name=insert,fd=1,iosize=$meanappendsize
-    flowop fsync name=commit,fd=1
-    flowop read name=find,fd=1,iosize=$readiosize,random,iters=4
+    flowop appendfilerand name=insert1,fd=1,iosize=$meanappendsize
+    flowop fsync name=commit1,fd=1
+    flowop read name=find1,fd=1,iosize=$readiosize,random,iters=4
     flowop closefile name=close1,fd=1
-    flowop createfile name=extend,filesetname=bigfileset,fd=2
-    flowop writewholefile name=fill,fd=2,iosize=64k
+    flowop createfile name=extend1,filesetname=bigfileset,fd=2
+    flowop writewholefile name=fill1,fd=2,iosize=64k
     flowop closefile name=close2,fd=2
-    flowop deletefile name=drop,filesetname=bigfileset
+    flowop deletefile name=drop1,filesetname=bigfileset
   }
 }
 run 60

@@ -6,10 +6,10 @@ set $meanfilesize=1k
 set $filesize=randvar(type=gamma,mean=$meanfilesize,gamma=1500)
 set $nthreads=16
 define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nfiles,dirwidth=$meandirwidth,prealloc=100
-define process name=opener,instances=1 {
-  thread name=opener,memsize=10m,instances=$nthreads {
-    flowop openfile name=open,filesetname=bigfileset,fd=1
-    flowop closefile name=close,fd=1
+define process name=opener1,instances=1 {
+  thread name=opener1,memsize=10m,instances=$nthreads {
+    flowop openfile name=open1,filesetname=bigfileset,fd=1
+    flowop closefile name=close1,fd=1
   }
 }
 run 60

@@ -6,9 +6,9 @@ set $nthreads=1
 set $workingset=0
 set $directio=0
 define file name=largefile1,path=$dir,size=$filesize,prealloc,reuse
-define process name=rand,instances=1 {
-  thread name=rand,memsize=10m,instances=$nthreads {
-    flowop read name=rand-read,filesetname=largefile1,iosize=$iosize,random,workingset=$workingset,directio=$directio
+define process name=rand1,instances=1 {
+  thread name=rand1,memsize=10m,instances=$nthreads {
+    flowop read name=rand-read1,filesetname=largefile1,iosize=$iosize,random,workingset=$workingset,directio=$directio
   }
 }
 run 60

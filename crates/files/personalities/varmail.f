@@ -8,10 +8,10 @@ set $nthreads=16
 set $iosize=1m
 set $meanappendsize=16k
 define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nfiles,dirwidth=$meandirwidth,prealloc=80
-define process name=varmail,instances=1 {
-  thread name=mailbox,memsize=10m,instances=$nthreads {
-    flowop deletefile name=delete,filesetname=bigfileset
-    flowop createfile name=deliver,filesetname=bigfileset,fd=1
+define process name=varmail1,instances=1 {
+  thread name=mailbox1,memsize=10m,instances=$nthreads {
+    flowop deletefile name=delete1,filesetname=bigfileset
+    flowop createfile name=deliver1,filesetname=bigfileset,fd=1
     flowop appendfilerand name=write1,fd=1,iosize=$meanappendsize
     flowop fsync name=fsync1,fd=1
     flowop closefile name=close1,fd=1

@@ -10,11 +10,11 @@ set $meanappendsize=16k
 set $eventrate=0
 eventgen rate=$eventrate
 define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nfiles,dirwidth=$meandirwidth,prealloc=80
-define process name=proxy,instances=1 {
-  thread name=worker,memsize=10m,instances=$nthreads {
-    flowop deletefile name=evict,filesetname=bigfileset
-    flowop createfile name=fetch,filesetname=bigfileset,fd=1
-    flowop appendfilerand name=fill,fd=1,iosize=$meanappendsize
+define process name=proxy1,instances=1 {
+  thread name=worker1,memsize=10m,instances=$nthreads {
+    flowop deletefile name=evict1,filesetname=bigfileset
+    flowop createfile name=fetch1,filesetname=bigfileset,fd=1
+    flowop appendfilerand name=fill1,fd=1,iosize=$meanappendsize
     flowop closefile name=close0,fd=1
     flowop openfile name=open1,filesetname=bigfileset,fd=1
     flowop readwholefile name=read1,fd=1,iosize=$iosize
@@ -31,7 +31,7 @@ define process name=proxy,instances=1 {
     flowop openfile name=open5,filesetname=bigfileset,fd=1
     flowop readwholefile name=read5,fd=1,iosize=$iosize
     flowop closefile name=close5,fd=1
-    flowop opslimit name=limit
+    flowop opslimit name=limit1
   }
 }
 run 60

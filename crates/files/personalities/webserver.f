@@ -9,8 +9,8 @@ set $iosize=1m
 set $meanappendsize=16k
 define fileset name=bigfileset,path=$dir,size=$filesize,entries=$nfiles,dirwidth=$meandirwidth,prealloc=100
 define fileset name=logfiles,path=$dir,size=$filesize,entries=1,dirwidth=20,prealloc
-define process name=webserver,instances=1 {
-  thread name=request,memsize=10m,instances=$nthreads {
+define process name=webserver1,instances=1 {
+  thread name=request1,memsize=10m,instances=$nthreads {
     flowop openfile name=open1,filesetname=bigfileset,fd=1
     flowop readwholefile name=read1,fd=1,iosize=$iosize
     flowop closefile name=close1,fd=1
@@ -41,7 +41,7 @@ define process name=webserver,instances=1 {
     flowop openfile name=open10,filesetname=bigfileset,fd=1
     flowop readwholefile name=read10,fd=1,iosize=$iosize
     flowop closefile name=close10,fd=1
-    flowop appendfilerand name=log,filesetname=logfiles,fd=2,iosize=$meanappendsize
+    flowop appendfilerand name=log1,filesetname=logfiles,fd=2,iosize=$meanappendsize
   }
 }
 run 60
