@@ -48,8 +48,8 @@ fn files_that_a_killed_run_made_are_undone() {
     let dir = world.path("dir");
     std::fs::create_dir(&dir).unwrap();
     world.write("dir/precious", "not kagiri's");
-    let mut live = world.start(&["files", "dir", "--set", "nfiles=2000000", "--set", "meanfilesize=1k"]);
-    live.wait_for("making 2000000 files", PATIENCE);
+    let mut live = world.start(&["files", "dir", "--set", "nfiles=200000", "--set", "meanfilesize=1k"]);
+    live.wait_for("making 200000 files", PATIENCE);
     wait_until("a tree", PATIENCE, || {
         let own = std::fs::read_dir(&dir).unwrap().flatten().find(|entry| entry.file_name() != "precious");
         own.is_some_and(|own| std::fs::read_dir(own.path()).is_ok_and(|entries| entries.count() > 1))

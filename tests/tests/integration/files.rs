@@ -153,8 +153,8 @@ fn interrupt_while_files_are_made_removes_them_and_nothing_else() {
     let _beside = beside_others();
     let world = World::new();
     let dir = directory(&world);
-    let mut live = world.start(&["files", dir, "--set", "nfiles=2000000", "--set", "meanfilesize=1k"]);
-    live.wait_for("making 2000000 files", PATIENCE);
+    let mut live = world.start(&["files", dir, "--set", "nfiles=200000", "--set", "meanfilesize=1k"]);
+    live.wait_for("making 200000 files", PATIENCE);
     kagiri_tests::wait_until("files are made", PATIENCE, || has_files(&world.path("dir")));
     live.signal(Signal::SIGINT);
     let ended = live.end(PATIENCE);

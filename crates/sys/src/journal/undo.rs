@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -20,38 +22,51 @@ use crate::proc::mounts::{Mount, mounts};
 const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
 /// Longest time of retries while a step is busy.
 const BUSY_FOR: Duration = Duration::from_secs(5);
-/// Longest time of a step that hangs in the kernel.
+/// Longest time of a step that hangs in the kernel: without progress, if it counts what it removes.
 const STEP_FOR: Duration = Duration::from_secs(20);
 /// Between two retries.
 const RETRY_EVERY: Duration = Duration::from_millis(10);
 
 type Step = Result<Outcome, String>;
 
-/// Undoes one change. Takes at most [`STEP_FOR`], unless no thread can be started for it.
+/// Entries of a tree that were removed: a large one takes longer than [`STEP_FOR`].
+type Removed = AtomicU64;
+
+/// Undoes one change. Takes at most [`STEP_FOR`] after the last progress, unless no thread can be started for
+/// it.
 pub(crate) fn perform(undo: Undo) -> UndoResult {
     let (send, receive) = sync_channel(1);
     let step = undo.clone();
+    let removed = Arc::new(Removed::new(0));
+    let counted = removed.clone();
     // A thread of its own, because a call such as `umount` can hang in the kernel and cannot be interrupted.
     let thread = std::thread::Builder::new().name("undo".to_owned()).spawn(move || {
         // The receiver may have given up.
-        let _ = send.send(run(&step));
+        let _ = send.send(run(&step, &counted));
     });
     let outcome = match thread {
-        Ok(_) => match receive.recv_timeout(STEP_FOR) {
-            Ok(outcome) => outcome,
-            Err(RecvTimeoutError::Timeout) => {
-                Outcome::Failed(format!("no answer within {} s", STEP_FOR.as_secs()))
+        Ok(_) => {
+            let mut before = 0;
+            loop {
+                let now = || removed.load(Ordering::Relaxed);
+                match receive.recv_timeout(STEP_FOR) {
+                    Ok(outcome) => break outcome,
+                    Err(RecvTimeoutError::Timeout) if now() > before => before = now(),
+                    Err(RecvTimeoutError::Timeout) => {
+                        break Outcome::Failed(format!("no answer within {} s", STEP_FOR.as_secs()));
+                    }
+                    Err(RecvTimeoutError::Disconnected) => {
+                        break Outcome::Failed("the undoing thread ended early".to_owned());
+                    }
+                }
             }
-            Err(RecvTimeoutError::Disconnected) => {
-                Outcome::Failed("the undoing thread ended early".to_owned())
-            }
-        },
-        Err(_) => run(&undo),
+        }
+        Err(_) => run(&undo, &removed),
     };
     UndoResult { undo, outcome }
 }
 
-fn run(undo: &Undo) -> Outcome {
+fn run(undo: &Undo, removed: &Removed) -> Outcome {
     let step = match undo {
         Undo::RemoveCgroup { folders } => remove_cgroup(folders),
         Undo::DisableControllers { file, controllers } => disable_controllers(file, controllers),
@@ -59,7 +74,7 @@ fn run(undo: &Undo) -> Outcome {
         Undo::DetachLoop { device, backing_file } => detach_loop(device, backing_file),
         Undo::RemoveFile { path } => gone_or(std::fs::remove_file(path)),
         Undo::RemoveFolder { path } => remove_folder(path),
-        Undo::RemoveTree { path, owner } => remove_tree(path, owner),
+        Undo::RemoveTree { path, owner } => remove_tree(path, owner, removed),
         Undo::DeleteNetns { name, end_processes } => delete_netns(name, *end_processes),
         Undo::KillProcess { pid, start_ticks, group } => end_if_started_at(*pid, *start_ticks, *group),
     };
@@ -86,7 +101,7 @@ fn remove_folder(path: &Path) -> Step {
     }
 }
 
-fn remove_tree(path: &Path, owner: &str) -> Step {
+fn remove_tree(path: &Path, owner: &str, removed: &Removed) -> Step {
     let Ok(facts) = path.symlink_metadata() else { return Ok(Outcome::AlreadyGone) };
     let mark = path.join(OWNER_FILE);
     let marked = std::fs::read_to_string(&mark).ok();
@@ -111,13 +126,29 @@ fn remove_tree(path: &Path, owner: &str) -> Step {
     for entry in entries.flatten() {
         let (entry, is_folder) = (entry.path(), entry.file_type().is_ok_and(|kind| kind.is_dir()));
         if entry != mark {
-            let removed =
-                if is_folder { std::fs::remove_dir_all(&entry) } else { std::fs::remove_file(&entry) };
-            gone_or(removed).map_err(|error| format!("{}: {error}", entry.display()))?;
+            let gone = match is_folder {
+                true => remove_folders(&entry, removed),
+                false => std::fs::remove_file(&entry),
+            };
+            gone_or(gone).map_err(|error| format!("{}: {error}", entry.display()))?;
         }
     }
     gone_or(std::fs::remove_file(mark))?;
     gone_or(std::fs::remove_dir(path))
+}
+
+/// [`std::fs::remove_dir_all`], which counts each folder below `folder`. Only the owner can enter the tree,
+/// so that nobody puts a link in the place of a folder meanwhile.
+fn remove_folders(folder: &Path, removed: &Removed) -> io::Result<()> {
+    // The deepest first; what is left then is removed at once.
+    for entry in std::fs::read_dir(folder)?.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_folders(&entry.path(), removed)?;
+        }
+    }
+    std::fs::remove_dir_all(folder)?;
+    removed.fetch_add(1, Ordering::Relaxed);
+    Ok(())
 }
 
 fn remove_cgroup(folders: &[PathBuf]) -> Step {
