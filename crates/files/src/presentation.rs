@@ -13,7 +13,7 @@ pub static FILE_CALLS: ResourceSpec = ResourceSpec {
     label: "the file system's waits",
     unit: "",
     unit_suffix: "share",
-    remedy: "fewer threads in one directory, a faster disk or server behind the mount, or more read-ahead and cache",
+    remedy: "fewer threads in one directory, or a faster disk or server behind the mount",
     rule: WAITING,
 };
 

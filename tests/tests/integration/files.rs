@@ -83,7 +83,8 @@ fn calls_are_those_that_strace_counts() {
         flowop fsync name=sync,fd=1\n flowop closefile name=close,fd=1\n\
         flowop openfile name=open,filesetname=a,fd=1\n flowop readwholefile name=read,fd=1,iosize=1m\n\
         flowop closefile name=close2,fd=1\n flowop statfile name=stat,filesetname=a\n\
-        flowop deletefile name=delete,filesetname=a\n flowop finishoncount name=finish,target=delete,value=100\n\
+        flowop deletefile name=delete,filesetname=a\n\
+        flowop finishoncount name=finish,target=delete,value=100\n\
         } }\nrun";
     world.write("program.f", program);
     let plain = world.command(&["files", dir, "--wml", "program.f", "--json", "--quiet"]);

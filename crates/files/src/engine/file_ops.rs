@@ -1,7 +1,6 @@
-//! The flowops that work on files and directories.
+//! The files of a thread, and the flowops that work on names: open, create, delete, stat, directories.
 
 use std::ffi::CStr;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,8 +9,7 @@ use fastrand::Rng;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, PosixFadviseAdvice, openat, posix_fadvise};
 use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
-use nix::sys::uio::{pread, pwrite};
-use nix::unistd::{UnlinkatFlags, Whence, fsync, lseek, unlinkat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use sys::clock::monotonic_ns;
 use wml::Kind;
 
@@ -28,20 +26,20 @@ use crate::tree::slots::{Choice, Picked, Want};
 const IN_USE_NS: u64 = 100_000_000;
 const BUSY_PAUSE: Duration = Duration::from_micros(50);
 
-type Bytes = Result<u64, Fault>;
+pub(super) type Bytes = Result<u64, Fault>;
 
 /// The files and the memory of one thread.
 pub(crate) struct FileOps {
     pub shared: Arc<Shared>,
     pub rng: Rng,
-    open: OpenFiles,
-    memory: Vec<u8>,
+    pub(super) open: OpenFiles,
+    pub(super) memory: Vec<u8>,
     /// The first aligned byte of the memory.
-    start: usize,
+    pub(super) start: usize,
     path: PathBuffer,
     /// By tree: the next file of this thread.
     rotors: Vec<u32>,
-    outstanding: Arc<Outstanding>,
+    pub(super) outstanding: Arc<Outstanding>,
     /// When the last flowop began, after it had its file.
     pub begin_ns: u64,
     /// The end of the run.
@@ -49,27 +47,13 @@ pub(crate) struct FileOps {
 }
 
 /// Repeats a call that a signal interrupted.
-fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::EINTR) => {}
             other => return other,
         }
     }
-}
-
-/// Writes all: a short write is continued.
-fn write_all(file: BorrowedFd<'_>, mut content: &[u8], mut at: i64) -> Result<(), Fault> {
-    while !content.is_empty() {
-        match uninterrupted(|| pwrite(file, content, at)).map_err(Fault::call("write"))? {
-            0 => return Err(Fault::Call { call: "write", error: Errno::ENOSPC }),
-            written => {
-                content = &content[written..];
-                at += written as i64;
-            }
-        }
-    }
-    Ok(())
 }
 
 impl FileOps {
@@ -123,11 +107,11 @@ impl FileOps {
         }
     }
 
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.begin_ns = monotonic_ns();
     }
 
-    fn tree_of(planned: &Planned) -> Result<usize, Fault> {
+    pub(super) fn tree_of(planned: &Planned) -> Result<usize, Fault> {
         planned.tree.ok_or_else(|| Fault::Program("the flowop has no fileset".to_owned()))
     }
 
@@ -225,7 +209,7 @@ impl FileOps {
     }
 
     /// Opens a file if the slot has none, or the next one where each call takes another.
-    fn opened(&mut self, planned: &Planned) -> Result<(), Fault> {
+    pub(super) fn opened(&mut self, planned: &Planned) -> Result<(), Fault> {
         if self.open.get(planned.fd).is_some() {
             if !planned.opens_next {
                 return Ok(());
@@ -241,7 +225,7 @@ impl FileOps {
         self.open_existing(planned).map(drop)
     }
 
-    fn file(&self, fd: usize) -> Result<&OpenFile, Fault> {
+    pub(super) fn file(&self, fd: usize) -> Result<&OpenFile, Fault> {
         self.open.get(fd).ok_or_else(|| Fault::Program(format!("its slot fd={fd} has no file")))
     }
 
@@ -309,182 +293,6 @@ impl FileOps {
         let found = fstatat(dir, name, AtFlags::empty());
         set.slots.release(slot);
         found.map(|_| 0).map_err(Fault::call("stat"))
-    }
-
-    /// The size of one read or write: as given, or that of the file.
-    fn io_bytes(&mut self, planned: &Planned, file_bytes: u64) -> usize {
-        let drawn = planned.io_bytes.as_ref().map_or(0, |bytes| bytes.draw(&mut self.rng));
-        let bytes = if drawn == 0 { file_bytes } else { drawn };
-        usize::try_from(bytes).unwrap_or(usize::MAX).clamp(1, self.shared.compiled.io_bytes_max)
-    }
-
-    /// Where in the thread's memory the next read or write is: filebench takes another place each time.
-    fn place(&mut self, bytes: usize) -> usize {
-        let room = (self.memory.len() - ALIGNMENT).saturating_sub(bytes) / bytes.max(1);
-        match self.shared.settings.is_strict && room > 0 {
-            true => self.start + self.rng.usize(0..=room) * bytes,
-            false => self.start,
-        }
-    }
-
-    fn read_whole(&mut self, planned: &Planned) -> Bytes {
-        self.opened(planned)?;
-        let open = self.file(planned.fd)?;
-        let file_bytes = self.shared.trees[open.tree].size(open.slot);
-        let bytes = self.io_bytes(planned, file_bytes);
-        let is_strict = self.shared.settings.is_strict;
-        self.begin();
-        let mut all = 0u64;
-        loop {
-            let place = self.place(bytes);
-            let open = self.open.get(planned.fd).ok_or(Fault::Skipped)?;
-            let memory = &mut self.memory[place..place + bytes];
-            let read = uninterrupted(|| pread(open.fd(), memory, all as i64)).map_err(Fault::call("read"))?;
-            all += read as u64;
-            // A short read is the end of the file; filebench asks once more.
-            if read == 0 || (read < bytes && !is_strict) {
-                return Ok(all);
-            }
-            if self.is_past_end() {
-                return Err(Fault::Over);
-            }
-        }
-    }
-
-    fn read(&mut self, planned: &Planned) -> Bytes {
-        self.opened(planned)?;
-        let (bytes, at) = self.extent(planned, Kind::Read)?;
-        self.begin();
-        let place = self.place(bytes);
-        let open = self.open.get_mut(planned.fd).ok_or(Fault::Skipped)?;
-        let memory = &mut self.memory[place..place + bytes];
-        let mut read = uninterrupted(|| pread(open.fd(), memory, at as i64)).map_err(Fault::call("read"))?;
-        if !planned.is_random {
-            open.position = at + read as u64;
-            if read == 0 && at > 0 {
-                // The end: from the beginning again.
-                read = uninterrupted(|| pread(open.fd(), memory, 0)).map_err(Fault::call("read"))?;
-                open.position = read as u64;
-            }
-        }
-        Ok(read as u64)
-    }
-
-    /// Size and offset of the next read or write of an open file.
-    fn extent(&mut self, planned: &Planned, kind: Kind) -> Result<(usize, u64), Fault> {
-        let open = self.file(planned.fd)?;
-        let (file_bytes, position) = (self.shared.trees[open.tree].size(open.slot), open.position);
-        let working_set = planned.working_set.as_ref().map_or(0, |bytes| bytes.draw(&mut self.rng));
-        let span = if working_set == 0 { file_bytes } else { working_set };
-        let bytes = self.io_bytes(planned, span);
-        if planned.is_random {
-            let places = span.saturating_sub(bytes as u64) / bytes as u64;
-            return Ok((bytes, self.rng.u64(0..=places) * bytes as u64));
-        }
-        // filebench writes on and on, until the disk is full.
-        let is_at_end = span > 0 && position.saturating_add(bytes as u64) > span.max(bytes as u64);
-        let at =
-            if kind != Kind::Read && is_at_end && !self.shared.settings.is_strict { 0 } else { position };
-        Ok((bytes, at))
-    }
-
-    /// What a write takes its bytes from.
-    fn content(&self, place: usize, bytes: usize) -> &[u8] {
-        match self.shared.settings.is_strict {
-            true => &self.memory[place..place + bytes],
-            false => self.shared.content.bytes(bytes),
-        }
-    }
-
-    fn write(&mut self, planned: &Planned, kind: Kind) -> Bytes {
-        self.opened(planned)?;
-        let (bytes, at) = self.extent(planned, kind)?;
-        let place = self.place(bytes);
-        self.begin();
-        if kind == Kind::AioWrite {
-            let file = self.file(planned.fd)?.duplicate()?;
-            let Some(aio) = &self.shared.aio else { return Err(Fault::Skipped) };
-            let handed_over = aio.write(file, &self.shared.content, bytes, at, &self.outstanding);
-            handed_over.map_err(Fault::call("write"))?;
-        } else {
-            let open = self.file(planned.fd)?;
-            write_all(open.fd(), self.content(place, bytes), at as i64)?;
-        }
-        if !planned.is_random
-            && let Some(open) = self.open.get_mut(planned.fd)
-        {
-            open.position = at + bytes as u64;
-        }
-        Ok(bytes as u64)
-    }
-
-    fn write_whole(&mut self, planned: &Planned) -> Bytes {
-        self.opened(planned)?;
-        let source = self.open.get(planned.source_fd.unwrap_or(planned.fd));
-        let source = source.or(self.open.get(planned.fd)).ok_or(Fault::Skipped)?;
-        let size = self.shared.trees[source.tree].size(source.slot);
-        let bytes = self.io_bytes(planned, size).min(usize::try_from(size).unwrap_or(usize::MAX));
-        let is_strict = self.shared.settings.is_strict;
-        self.begin();
-        let begin = self.file(planned.fd)?.position;
-        let mut done = 0;
-        while done < size {
-            // filebench writes whole pieces, and so more than the file's size.
-            let left = usize::try_from(size - done).unwrap_or(usize::MAX);
-            let piece = if is_strict { bytes } else { bytes.min(left) };
-            let place = self.place(piece);
-            let open = self.file(planned.fd)?;
-            write_all(open.fd(), self.content(place, piece), (begin + done) as i64)?;
-            done += piece as u64;
-            if done < size && self.is_past_end() {
-                return Err(Fault::Over);
-            }
-        }
-        if let Some(open) = self.open.get_mut(planned.fd) {
-            open.position = begin + done;
-        }
-        Ok(done)
-    }
-
-    fn append(&mut self, planned: &Planned, kind: Kind) -> Bytes {
-        self.opened(planned)?;
-        let mut bytes = self.io_bytes(planned, 1);
-        if kind == Kind::AppendFileRandom {
-            bytes = self.rng.usize(0..bytes);
-        }
-        self.begin();
-        if bytes == 0 {
-            return Ok(0);
-        }
-        let place = self.place(bytes);
-        let open = self.file(planned.fd)?;
-        let end = lseek(open.fd(), 0, Whence::SeekEnd).map_err(Fault::call("seek"))?;
-        write_all(open.fd(), self.content(place, bytes), end)?;
-        Ok(bytes as u64)
-    }
-
-    fn wait_for_writes(&mut self) -> Bytes {
-        self.begin();
-        match self.outstanding.clone().wait_for_half(|| self.left()) {
-            Ok(true) => Ok(0),
-            Ok(false) => Err(Fault::Over),
-            Err(error) => Err(Fault::Call { call: "write", error }),
-        }
-    }
-
-    fn sync(&mut self, planned: &Planned) -> Bytes {
-        self.opened(planned)?;
-        self.begin();
-        fsync(self.file(planned.fd)?.fd()).map(|()| 0).map_err(Fault::call("fsync"))
-    }
-
-    fn sync_set(&mut self, planned: &Planned) -> Bytes {
-        let tree = Self::tree_of(planned)?;
-        self.begin();
-        for open in self.open.all().filter(|open| open.tree == tree) {
-            fsync(open.fd()).map_err(Fault::call("fsync"))?;
-        }
-        Ok(0)
     }
 
     fn leaf_dir(&mut self, planned: &Planned, kind: Kind) -> Bytes {

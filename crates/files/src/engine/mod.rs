@@ -3,6 +3,7 @@
 mod aio;
 mod compile;
 mod content;
+mod data_ops;
 mod durable;
 mod events;
 mod fault;

@@ -161,8 +161,8 @@ impl Part for WorkersPart {
             limit.map_err(|error| PartError::new(format!("raise the limit of open files: {error}")))?;
         if limit < files + OTHER_FILES {
             return Err(PartError::new(format!(
-                "{threads} threads need up to {files} open files, and this process may have {limit}; raise the \
-                 limit (ulimit -n)"
+                "{threads} threads need up to {files} open files, and this process may have {limit}; raise \
+                 the limit (ulimit -n)"
             )));
         }
         // filebench writes zeros.

@@ -26,8 +26,8 @@ pub enum PopulateError {
     #[error("{call} {path}: {error}{}", advice(*error))]
     Call { call: &'static str, path: String, error: Errno },
     #[error(
-        "{path}: the files of {set} need {needed_mib} MiB, and the file system has {free_mib} MiB free; use fewer or \
-         smaller files (--set), or another directory"
+        "{path}: the files of {set} need {needed_mib} MiB, and the file system has {free_mib} MiB free; use \
+         fewer or smaller files (--set), or another directory"
     )]
     Space { path: String, set: String, needed_mib: u64, free_mib: u64 },
     #[error("stopped while files were made")]

@@ -54,7 +54,8 @@ fn deleted_files_are_gone_and_no_delete_is_skipped() {
 fn appends_lengthen_files_by_what_is_reported() {
     let set = SET.replace("prealloc=50", "prealloc=100");
     let flowops = "flowop openfile name=open,filesetname=a,fd=1\n\
-        flowop appendfilerand name=rand,fd=1,iosize=16k\nflowop appendfile name=append,fd=1,iosize=3k,iters=2\n\
+        flowop appendfilerand name=rand,fd=1,iosize=16k\n\
+        flowop appendfile name=append,fd=1,iosize=3k,iters=2\n\
         flowop closefile name=close,fd=1";
     let outcome = run(&program(&set, flowops, "close", 50));
     let grown: u64 = outcome.files("a").iter().map(|(_, bytes)| bytes - (10 << 10)).sum();
@@ -144,9 +145,11 @@ fn stat_and_sync_count_and_change_nothing() {
 fn two_groups_hand_over_by_semaphore() {
     let text = "set mode quit firstdone\ndefine fileset name=a,path=$dir,size=1k,entries=50,prealloc=0\n\
         define process name=p {\n\
-        thread name=maker { flowop createfile name=create,filesetname=a,fd=1\n flowop closefile name=close,fd=1\n \
+        thread name=maker { flowop createfile name=create,filesetname=a,fd=1\n\
+        flowop closefile name=close,fd=1\n \
         flowop sempost name=post,target=wait,value=1,blocking }\n\
-        thread name=eater { flowop semblock name=wait,value=1,highwater=3\n flowop deletefile name=delete,filesetname=a\n\
+        thread name=eater { flowop semblock name=wait,value=1,highwater=3\n\
+        flowop deletefile name=delete,filesetname=a\n\
         flowop finishoncount name=finish,target=delete,value=200 } }\nrun";
     let outcome = run(text);
     assert_eq!(outcome.row("delete").count, 200);

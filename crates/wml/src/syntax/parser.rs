@@ -7,8 +7,8 @@ use crate::lexer::{Lexer, Token};
 /// `foreach` within `foreach`, or random variables within their attributes.
 const NESTING_MAX: u32 = 8;
 /// Words that begin a command.
-const COMMANDS: &str = "set, define, create, run, psrun, eventgen, echo, sleep, system, enable, domultisync, list, \
-    debug, version, quit, usage, load, foreach, stats, warmup, shutdown, log or help";
+const COMMANDS: &str = "set, define, create, run, psrun, eventgen, echo, sleep, system, enable, domultisync, \
+    list, debug, version, quit, usage, load, foreach, stats, warmup, shutdown, log or help";
 
 type Parsed<T> = Result<T, Problem>;
 

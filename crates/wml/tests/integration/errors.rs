@@ -6,10 +6,7 @@ use super::evaluate;
 const CASES: &[(&str, &str)] = &[
     ("set nfiles=3", "a.f:1: expected a variable such as $nfiles, or 'mode', found 'nfiles'"),
     ("\nset $a 3", "a.f:2: expected '=' after the variable, found the number 3"),
-    (
-        "set $a=",
-        "a.f:1: expected a value: a number, a word, a variable or a text in quotes, found the end of the file",
-    ),
+    ("set $a=", "a.f:1: expected a value: a number, a word, a variable or a text in quotes, found the end"),
     ("set $a=1\nfrobnicate", "a.f:2: expected a command: set, define"),
     ("define tree name=a", "a.f:1: expected file, fileset, process or flowop, found 'tree'"),
     ("define fileset name=a,colour=3", "a.f:1: expected an attribute of a fileset (name, path, size"),
@@ -95,7 +92,8 @@ fn unknown_override_lists_the_variables() {
 #[test]
 fn composites_that_call_themselves_are_refused_in_bounded_time() {
     let error = evaluate(
-        "define flowop name=a { flowop a name=b }\ndefine process name=p { thread name=t { flowop a name=c } }",
+        "define flowop name=a { flowop a name=b }\n\
+         define process name=p { thread name=t { flowop a name=c } }",
         &[],
     );
     assert!(error.unwrap_err().problem.contains("does 'a' call itself?"));
@@ -103,7 +101,8 @@ fn composites_that_call_themselves_are_refused_in_bounded_time() {
     for depth in 1..16 {
         let below = depth - 1;
         doubling += &format!(
-            "define flowop name=c{depth} {{ flowop c{below} name=a\n flowop c{below} name=b\n flowop c{below} name=c }}\n"
+            "define flowop name=c{depth} {{ flowop c{below} name=a\n flowop c{below} name=b\n \
+             flowop c{below} name=c }}\n"
         );
     }
     doubling += "define process name=p { thread name=t { flowop c15 name=all } }";

@@ -114,7 +114,8 @@ fn composite_is_expanded_with_the_values_of_its_call() {
 
 #[test]
 fn defaults_and_flags_are_filebench_s() {
-    let text = "define fileset name=a\ndefine file name=b,size=5,prealloc=false\ndefine fileset name=c,leafdirs=9,prealloc";
+    let text = "define fileset name=a\ndefine file name=b,size=5,prealloc=false\n\
+        define fileset name=c,leafdirs=9,prealloc";
     let sets = evaluate(text, &[]).unwrap().filesets;
     let facts: Vec<_> = sets.iter().map(|set| (set.entries, set.prealloc_percent, set.is_single)).collect();
     assert_eq!(facts, [(1, 0, false), (1, 0, true), (0, 100, false)]);
