@@ -107,7 +107,7 @@ fn headline(totals: &Totals) -> Option<String> {
     let mib_per_s = totals.per_s(totals.bytes)? / f64::from(1 << 20);
     let mean_ms = totals.per_operation(totals.sum_ns as f64 / 1e6)?;
     let durable = match totals.durable_after_s() {
-        Some(s) => format!("; everything was in safety {} later", quantity(Some(s), "s")),
+        Some(s) => format!("; everything was durable {} later", quantity(Some(s), "s")),
         None => String::new(),
     };
     Some(format!(

@@ -18,7 +18,7 @@ pub const METRICS: &[MetricSpec] = &[
     metric("op_max_ms", "ms", Lower, "the longest of these latencies"),
     metric("cpu_user_us_per_op", "us", Lower, "CPU time of the load generator per operation (getrusage)"),
     metric("cpu_system_us_per_op", "us", Lower, "CPU time of the kernel per operation, within the calls"),
-    metric("durable_after_s", "s", Lower, "from the end of the run until all is in safety (syncfs)"),
+    metric("durable_after_s", "s", Lower, "from the end of the run until all is durable (syncfs)"),
     metric("durable_ops_per_s", "1/s", Higher, "operations per second, that time included"),
     metric("reads_per_s", "1/s", Higher, "reads per second"),
     metric("writes_per_s", "1/s", Higher, "writes per second"),

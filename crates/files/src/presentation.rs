@@ -31,9 +31,9 @@ pub static PRESENTATION: Presentation = Presentation {
 pub(crate) enum FilesDoubt {
     /// The files fit into memory, so that reads come from the page cache.
     FilesInMemory { data_ram_percent: f64 },
-    /// What was written was not in safety when the wait for it ended.
+    /// What was written was not durable when the wait for it ended.
     NotDurable { waited_s: f64 },
-    /// The time until everything is in safety could not be measured.
+    /// The time until everything is durable could not be measured.
     DurableUnknown { why: String },
     /// Rounds of an open loop began late.
     RoundsLate { late_percent: f64 },
@@ -51,9 +51,9 @@ impl WorkloadDoubt for FilesDoubt {
                 number(*data_ram_percent)
             ),
             Self::NotDurable { waited_s } => {
-                format!("{} s after the run not everything that was written was in safety", number(*waited_s))
+                format!("{} s after the run not everything that was written was durable", number(*waited_s))
             }
-            Self::DurableUnknown { why } => format!("the time until all is in safety is unknown: {why}"),
+            Self::DurableUnknown { why } => format!("the time until all is durable is unknown: {why}"),
             Self::RoundsLate { late_percent } => {
                 format!("{} % of the rounds began later than intended", number(*late_percent))
             }

@@ -87,7 +87,7 @@ pub struct FilesSettings {
     pub strict: bool,
     /// Drop the files from the page cache before each trial.
     pub cold: bool,
-    /// Longest wait after the run until everything that was written is in safety (syncfs).
+    /// Longest wait after the run until everything that was written is durable (syncfs).
     #[schemars(extend("x-min" = "0s", "x-max" = "24h", "x-flag" = {"rare": true}))]
     pub durable_within: Span,
     /// What must hold for a number of threads to pass.

@@ -104,7 +104,7 @@ impl Totals {
         (all_s > 0.0).then(|| (self.cpu.user_s + self.cpu.system_s) / all_s)
     }
 
-    /// Until everything was in safety, on the slowest host.
+    /// Until everything was durable, on the slowest host.
     pub(crate) fn durable_after_s(&self) -> Option<f64> {
         let after = self.reports.iter().map(|report| match &report.run.durable {
             Durable::After { s } => Some(*s),

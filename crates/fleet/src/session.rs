@@ -86,8 +86,8 @@ pub fn open(
             Ok(BusSession { session: session.inspect_err(|_| joined.log_end())?, _acceptor: None })
         }
         Role::Router { listen } => {
-            // Each session needs a descriptor, and each secured one a second one. With too few, zenoh reports the
-            // error later.
+            // Each session needs a descriptor, and each secured one a second one. With too few, zenoh reports
+            // the error later.
             let _ = sys::thread::raise_file_limit(u64::from(3 * SESSIONS_MAX + JOINING_MAX));
             let Some((host, port)) = listen.iter().find_map(|endpoint| secured(endpoint)) else {
                 return Ok(BusSession { session: open(role, &settings)?, _acceptor: None });

@@ -3,8 +3,8 @@
 //! zenoh's own crate of this name uses one TLS session from two tasks without a lock
 //! (<https://github.com/eclipse-zenoh/zenoh/issues/2557>), which is undefined behaviour. This one replaces it
 //! (`[patch.crates-io]`). It neither connects nor listens: zenoh takes each stream after its handshake, from
-//! [`offer`] or [`deliver`], by a name that stands where an endpoint has its address. Reading and writing share
-//! a lock around the TLS session (`tokio::io::split`).
+//! [`offer`] or [`deliver`], by a name that stands where an endpoint has its address. Reading and writing
+//! share a lock around the TLS session (`tokio::io::split`).
 
 mod link;
 mod registry;

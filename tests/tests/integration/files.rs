@@ -20,7 +20,10 @@ fn directory(world: &World) -> &'static str {
 
 fn is_untouched(world: &World) {
     assert_eq!(names(&world.path("dir")), ["precious"]);
-    assert_eq!(std::fs::read_to_string(world.path("dir/precious")).unwrap(), "not kagiri's");
+    assert_eq!(
+        std::fs::read_to_string(world.path("dir/precious")).expect("a file of this test's"),
+        "not kagiri's"
+    );
 }
 
 #[test]

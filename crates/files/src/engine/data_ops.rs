@@ -1,4 +1,4 @@
-//! The flowops that move bytes, or wait until they are in safety.
+//! The flowops that move bytes, or wait until they are durable.
 
 use std::os::fd::BorrowedFd;
 

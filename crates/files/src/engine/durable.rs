@@ -1,4 +1,4 @@
-//! The time until everything that was written is in safety: syncfs(2) after the run.
+//! The time until everything that was written is durable: syncfs(2) after the run.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

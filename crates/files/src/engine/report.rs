@@ -95,7 +95,7 @@ pub struct RunReport {
     pub durable: Durable,
 }
 
-/// When everything that was written was in safety.
+/// When everything that was written was durable.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durable {

@@ -1,4 +1,5 @@
 //! The engine on real directories.
+#![allow(clippy::unwrap_used, reason = "a test fails by its panic")]
 
 mod ends;
 mod flowops;

@@ -15,7 +15,7 @@ use crate::output;
 use crate::session::SessionArgs;
 
 /// Measure how much file work a storage carries: operations on files and directories, their latency, the time
-/// until everything is in safety, and what limits them.
+/// until everything is durable, and what limits them.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     kagiri files /mnt/nas --time 10s                 filebench's fileserver, 50 threads\n  \

@@ -145,9 +145,9 @@ impl<'a> Analysis<'a> {
         self.spared_beyond(resource, load).is_none().then_some(load)
     }
 
-    /// The greatest load beyond the one at which a resource's line meets its ceiling, and what it used there, if
-    /// that is less than the ceiling: the line does not hold so far. Known without verdicts only; a load that
-    /// failed may use less because it failed.
+    /// The greatest load beyond the one at which a resource's line meets its ceiling, and what it used there,
+    /// if that is less than the ceiling: the line does not hold so far. Known without verdicts only; a load
+    /// that failed may use less because it failed.
     pub fn refuting_usage(&self, resource: Resource) -> Option<(f64, f64)> {
         let load = self.fits.get(&resource)?.meets(self.ceilings.get(&resource)?.value)?;
         self.spared_beyond(resource, load)

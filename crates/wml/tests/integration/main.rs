@@ -1,4 +1,5 @@
 //! The tests of the language.
+#![allow(clippy::unwrap_used, reason = "a test fails by its panic")]
 
 mod errors;
 mod programs;
