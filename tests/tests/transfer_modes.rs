@@ -183,16 +183,20 @@ fn load_of_others_on_the_receivers_cpu_is_the_limit() {
     need_programs!("taskset");
     let world = World::new();
     let host = format!("127.0.0.1:{}", free_port());
-    let plain = world.command(&["transfer", "--serve", "--listen", &host]);
-    let mut pinned = Command::new("taskset");
-    pinned.args(["-c", "0"]).arg(plain.get_program()).args(plain.get_args()).stdin(Stdio::null());
-    set_like(&mut pinned, &plain);
-    let mut server = Live::start(pinned);
+    // Apart, so that the load of others meets the receiver alone.
+    let on_cpu = |cpu: &str, arguments: &[&str]| {
+        let plain = world.command(arguments);
+        let mut pinned = Command::new("taskset");
+        pinned.args(["-c", cpu]).arg(plain.get_program()).args(plain.get_args()).stdin(Stdio::null());
+        set_like(&mut pinned, &plain);
+        Live::start(pinned)
+    };
+    let mut server = on_cpu("0", &["transfer", "--serve", "--listen", &host]);
     server.wait_for("serves at", PATIENCE);
     let _burners = [Burner::start(), Burner::start(), Burner::start()];
     let measure = || -> Ended {
         let asked = ["transfer", &host, "--time", "3s", "--engine", "write", "--json", "-q"];
-        world.run(&asked).code(0)
+        on_cpu("1", &asked).end(PATIENCE).code(0)
     };
     let named = |document: &Value| document["limit"]["resource"] == "cpu";
     let (_, document) = undisturbed(named, measure);

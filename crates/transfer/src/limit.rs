@@ -8,7 +8,7 @@ use base::outcome::{Certainty, Resource};
 use self::counters::{Load, Lost, Waiting, cpu_sentence};
 use super::report::{DirectionReport, EndReport};
 
-pub(super) use self::counters::{CpuShare, full_cpu_share, is_out_of_cpu, percent};
+pub(super) use self::counters::{CpuShare, cpu_share, is_out_of_cpu, percent};
 
 /// Share of a link's maximum above which more arrived than the link carries in the long run.
 const ABOVE_LINK: f64 = 1.01;
@@ -134,7 +134,7 @@ pub(super) fn steal_explains(way: &DirectionReport, missing: f64) -> Option<f64>
 
 /// Whether no counter of either end shows a cause, or only that it waited for a CPU.
 pub(super) fn is_open(way: &DirectionReport, cause: Option<Cause>) -> bool {
-    let waited = |end: &EndReport| matches!(full_cpu_share(end), Some(CpuShare::Waited(_)));
+    let waited = |end: &EndReport| matches!(cpu_share(end), Some(CpuShare::Waited(_)));
     match cause {
         Some((Held::SenderCpu | Held::ReceiverCpu, Certainty::Confirmed)) => way.ends().any(waited),
         Some((_, certainty)) => certainty != Certainty::Confirmed,

@@ -164,10 +164,12 @@ fn said(
     };
     let is_proven = certainty == Certainty::Confirmed;
     let sentence = match held {
-        Held::SenderCpu if is_proven => return full_cpu("sender's", way.sender.as_ref()),
-        Held::ReceiverCpu if is_proven => return full_cpu("receiver's", way.receiver.as_ref()),
-        Held::SenderCpu => "the sender's CPU is the busiest resource",
-        Held::ReceiverCpu => "the receiver's CPU is the busiest resource",
+        // Its threads had time to spare.
+        Held::SenderCpu if way.sender.as_ref().and_then(limit::cpu_share).is_none() => {
+            "the sender was woken too late to offer the requested rate"
+        }
+        Held::SenderCpu => return busy_cpu("sender's", way.sender.as_ref()),
+        Held::ReceiverCpu => return busy_cpu("receiver's", way.receiver.as_ref()),
         Held::Window if is_proven => "the receiver's window is full most of the time",
         Held::Window => "the receiver's window is full part of the time",
         Held::SendBuffer if is_proven => "the sender's buffer holds less than the link needs",
@@ -186,9 +188,10 @@ fn said(
     sentence.to_owned()
 }
 
-/// The threads of an `end` are the limit; threads with idle time only if datagrams overflowed their socket.
-fn full_cpu(whose: &str, end: Option<&EndReport>) -> String {
-    match end.and_then(limit::full_cpu_share) {
+/// The threads of an `end` are or may be the limit; threads with idle time only if datagrams overflowed their
+/// socket.
+fn busy_cpu(whose: &str, end: Option<&EndReport>) -> String {
+    match end.and_then(limit::cpu_share) {
         Some(CpuShare::Taken(share)) => {
             format!("the {whose} threads ran or waited for a CPU {} of the time", limit::percent(share))
         }
@@ -214,10 +217,10 @@ fn of_requests(settings: &TransferSettings, report: &TransferReport) -> Option<L
             (Resource::None, Certainty::Unknown, why.to_owned())
         }
         (_, Some((Held::SenderCpu, certainty)), _) => {
-            (Resource::Cpu, certainty, full_cpu("requesting", way.sender.as_ref()))
+            (Resource::Cpu, certainty, busy_cpu("requesting", way.sender.as_ref()))
         }
         (_, Some((_, certainty)), _) => {
-            (Resource::Cpu, certainty, full_cpu("responding", way.receiver.as_ref()))
+            (Resource::Cpu, certainty, busy_cpu("responding", way.receiver.as_ref()))
         }
         (_, None, None) => {
             let why = "requests are sequential (closed loop); use more flows for a higher rate";

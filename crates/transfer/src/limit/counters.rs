@@ -65,9 +65,9 @@ pub(in super::super) enum CpuShare {
     Taken(f64),
 }
 
-/// How the least busy thread of an end spent its time, if its CPU is the limit.
-pub(in super::super) fn full_cpu_share(end: &EndReport) -> Option<CpuShare> {
-    let load = Load::of(end).filter(Load::is_full)?;
+/// How the least busy thread of an end spent its time, if its CPU is or may be the limit.
+pub(in super::super) fn cpu_share(end: &EndReport) -> Option<CpuShare> {
+    let load = Load::of(end).filter(|load| load.is_full() || load.is_near())?;
     Some(match load.waited(CPU_WAIT) {
         Some(ready) => CpuShare::Waited(ready.min(1.0)),
         None => CpuShare::Taken(load.taken.min(1.0)),
@@ -76,7 +76,7 @@ pub(in super::super) fn full_cpu_share(end: &EndReport) -> Option<CpuShare> {
 
 /// Whether the threads of an end had no time to spare.
 pub(in super::super) fn is_out_of_cpu(end: &EndReport) -> bool {
-    full_cpu_share(end).is_some()
+    Load::of(end).is_some_and(|load| load.is_full())
 }
 
 /// The share of its time that a thread waited for a CPU; absent where the kernel does not count it.
