@@ -2,10 +2,10 @@
 //!
 //! | key | sender | message |
 //! |---|---|---|
-//! | `kagiri/1/agent/NAME/INSTANCE` | agent | liveliness token |
-//! | `kagiri/1/ask/NAME/INSTANCE` | coordinator | [`Request`], answered by [`Response`]; `ask/*/*`: to all |
-//! | `kagiri/1/tell/NAME` | agent | [`Notification`]: heartbeat or log line |
-//! | `kagiri/1/coordinator/ID` | coordinator | [`Renewal`] of its leases |
+//! | `kagiri/2/agent/NAME/INSTANCE` | agent | liveliness token |
+//! | `kagiri/2/ask/NAME/INSTANCE` | coordinator | [`Request`], answered by [`Response`]; `ask/*/*`: to all |
+//! | `kagiri/2/tell/NAME` | agent | [`Notification`]: heartbeat or log line |
+//! | `kagiri/2/coordinator/ID` | coordinator | [`Renewal`] of its leases |
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,21 +15,18 @@ use base::part::{Endpoints, HERE, Live, PartError, PartSpec, Progress};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
 use zenoh::bytes::ZBytes;
 
 use crate::clock::{self, BatchResult, DatagramAddress, Key};
 
 /// Version of these messages. Agents of another version are reported and left out.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// Longer messages are rejected unread.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Memory for reading one message: its text, a copy, and the values.
 pub(crate) const MESSAGE_MEMORY_MAX: u64 = 60 << 20;
 /// Notifications are small, and the last one of each agent is kept.
 const NOTIFICATION_MEMORY_MAX: u64 = 1 << 20;
-/// Longer facts about a host are not read, which is some ten times what a host of many disks has.
-const FACTS_MEMORY_MAX: u64 = 1 << 20;
 /// Longer lines are cut.
 const LINE_CHARACTERS_MAX: usize = 500;
 /// Limit of a DNS label (RFC 1035, 2.3.4).
@@ -97,41 +94,10 @@ pub struct Description {
     pub address: Option<IpAddr>,
     /// What should be equal on hosts of one role: kernel, congestion control, buffers.
     pub configuration: BTreeMap<String, String>,
-    pub environment: Facts,
     /// Wall clock at the time of the response, in s since 1970.
     pub realtime_s: f64,
     /// The current run.
     pub busy: Option<String>,
-}
-
-/// Facts about a host as JSON text: written once by its agent, and read by a coordinator that takes the host.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Facts(Box<RawValue>);
-
-impl Facts {
-    pub fn new(facts: &BTreeMap<String, Value>) -> Self {
-        Self(serde_json::value::to_raw_value(facts).expect("facts have string keys and finite depth"))
-    }
-
-    /// Errors: No object, or one that takes more than 1 MiB of memory.
-    pub fn read(&self) -> Result<BTreeMap<String, Value>, String> {
-        let text = self.0.get().as_bytes();
-        memory_bytes(text, FACTS_MEMORY_MAX)?;
-        read(text)
-    }
-}
-
-impl Default for Facts {
-    fn default() -> Self {
-        Self::new(&BTreeMap::new())
-    }
-}
-
-impl PartialEq for Facts {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.get() == other.0.get()
-    }
 }
 
 /// A coordinator's request to an agent.
@@ -176,6 +142,8 @@ impl Request {
 pub enum Response {
     /// To [`Request::Describe`].
     Description(Box<Description>),
+    /// To [`Request::Take`]: the agent works for the run. With facts about its host, which only runs need.
+    Taken { environment: BTreeMap<String, Value> },
     /// Done, without a result.
     Done,
     /// Probes of the clock.
@@ -295,7 +263,7 @@ mod tests {
     fn keys_contain_name_and_instance() {
         assert_eq!(parse_agent_key(&agent_key("pc-1", "7f")), Some(("pc-1", "7f")));
         assert_eq!(
-            (parse_agent_key("kagiri/1/ask/x"), last_segment(&notification_key("nas"))),
+            (parse_agent_key("kagiri/2/ask/x"), last_segment(&notification_key("nas"))),
             (None, "nas")
         );
         assert_eq!(host_of_request_key(&request_key("nas", "7f")), "nas");
@@ -338,18 +306,6 @@ mod tests {
             assert_eq!(encode(&message), json.as_bytes());
             assert_eq!(decode::<Notification>(json.as_bytes()).as_ref(), Ok(&message));
         }
-    }
-
-    #[test]
-    fn facts_travel_as_they_are_and_are_bounded_when_read() {
-        let facts = BTreeMap::from([("cpu".to_owned(), serde_json::json!({"cores": 2}))]);
-        let (sent, json) = (Facts::new(&facts), r#"{"cpu":{"cores":2}}"#);
-        assert_eq!(encode(&sent), json.as_bytes());
-        let received: Facts = read(json.as_bytes()).unwrap();
-        assert_eq!((received.read(), &received), (Ok(facts), &sent));
-        let hostile: Facts = read(format!("{{\"a\":[{}{{}}]}}", "{},".repeat(4000)).as_bytes()).unwrap();
-        assert!(hostile.read().unwrap_err().contains("takes more than 1 MiB"));
-        assert!(read::<Facts>(b"7").unwrap().read().is_err());
     }
 
     #[test]

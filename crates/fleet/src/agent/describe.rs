@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::LazyLock;
 
 use super::AgentConfig;
-use crate::protocol::{Description, Facts, PROTOCOL};
+use crate::protocol::{Description, PROTOCOL};
 
 /// What should be equal on hosts of one role, and where the kernel shows it.
 const CONFIGURATION: [(&str, &str); 7] = [
@@ -19,12 +19,7 @@ const CONFIGURATION: [(&str, &str); 7] = [
     ("CPU governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
 ];
 
-pub fn describe(
-    config: &AgentConfig,
-    environment: &Facts,
-    instance: &str,
-    busy: Option<String>,
-) -> Description {
+pub fn describe(config: &AgentConfig, instance: &str, busy: Option<String>) -> Description {
     Description {
         name: config.name.clone(),
         instance: instance.to_owned(),
@@ -32,7 +27,6 @@ pub fn describe(
         version: config.version.clone(),
         address: config.host.address,
         configuration: configuration(&config.version),
-        environment: environment.clone(),
         realtime_s: sys::clock::realtime_ns() as f64 / 1e9,
         busy,
     }

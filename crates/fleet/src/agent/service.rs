@@ -15,12 +15,11 @@ use super::endpoint_probe::ReachableEndpoint;
 use super::run_lease::{EndingPart, PartSlot, RunLease, RunOwner};
 use super::{AgentConfig, describe, probe_targets};
 use crate::clock::{self, DatagramAddress, Key, Prober};
-use crate::protocol::{self, Facts, Notification, Request, Response};
+use crate::protocol::{self, Notification, Request, Response};
 use crate::{BusError, build, wakeup_latency};
 
 pub struct AgentService {
     config: AgentConfig,
-    environment: Facts,
     instance: String,
     session: Session,
     coordinator_addresses: Vec<IpAddr>,
@@ -45,10 +44,9 @@ impl AgentService {
         let address = config.host.address.or(endpoint.local_address);
         let host = HostContext { address, ..config.host.clone() };
         let config = AgentConfig { host, ..config.clone() };
-        let (environment, instance) = (Facts::new(&config.environment), session.zid().to_string());
+        let instance = session.zid().to_string();
         Self {
             config,
-            environment,
             instance,
             session,
             coordinator_addresses: endpoint.peer_addresses,
@@ -156,7 +154,7 @@ impl AgentService {
 
     fn describe(&self) -> protocol::Description {
         let busy = self.lease().as_ref().map(|lease| lease.run.clone());
-        describe::describe(&self.config, &self.environment, &self.instance, busy)
+        describe::describe(&self.config, &self.instance, busy)
     }
 
     fn probe(&self, target: DatagramAddress, key: Key, batch: clock::BatchRequest) -> HandlerResult {
@@ -173,12 +171,13 @@ impl AgentService {
 
     fn accept_run(&self, run: String, owner: RunOwner, lease_ms: u64) -> HandlerResult {
         self.end_expired_run();
+        let taken = || Ok(Response::Taken { environment: self.config.environment.clone() });
         let mut lease = self.lease();
         match lease.as_ref() {
             Some(other) if other.run != run => {
                 Err(agent_refusal(format!("it is busy with run {}; wait until that run ends", other.run)))
             }
-            Some(_) => Ok(Response::Done),
+            Some(_) => taken(),
             None => {
                 let (session, of_run) = (self.session.clone(), run.clone());
                 let key = protocol::notification_key(self.name());
@@ -193,7 +192,7 @@ impl AgentService {
                 let host = HostContext { say, announce, ..self.config.host.clone() };
                 let lease_ms = lease_ms.clamp(*LEASE_MS.start(), *LEASE_MS.end());
                 *lease = Some(RunLease::new(run, owner, lease_ms, host));
-                Ok(Response::Done)
+                taken()
             }
         }
     }

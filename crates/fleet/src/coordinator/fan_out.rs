@@ -37,9 +37,9 @@ struct AnswerMemory {
 }
 
 /// Longer descriptions are not read.
-const DESCRIPTION_BYTES_MAX: usize = 128 << 10;
-/// Memory of a description for each byte of its text: beside its facts, which stay text, it has short strings
-/// only, the shortest of which takes the most.
+const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
+/// Memory of a description for each byte of its text: it has short strings only, the shortest of which takes
+/// the most.
 const DESCRIPTION_MEMORY_PER_BYTE: u64 = 16;
 /// What a flow, a stream or a source adds to the memory of a report: of a flow of TCP, which takes most, both
 /// ends have some fifty numbers.

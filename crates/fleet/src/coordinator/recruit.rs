@@ -24,7 +24,7 @@ pub struct Agent {
     /// Another instance of the same name is another agent.
     pub instance: String,
     pub description: Description,
-    /// What the description contains as text.
+    /// Facts about its host.
     pub environment: BTreeMap<String, Value>,
     /// The agent's wall clock minus this host's, in s; uncertain by the duration of the request.
     pub wall_clock_off_s: f64,
@@ -68,16 +68,11 @@ pub fn recruit(
     for (name, answer) in ask(coordinator, requests) {
         let mut refuse = |why: String| refused.push((name.clone(), why));
         match (answer, descriptions.get(&name)) {
-            (Ok(Response::Done), Some((description, wall_clock_off_s))) => {
-                match description.environment.read() {
-                    Ok(environment) => {
-                        let (instance, description) = (description.instance.clone(), description.clone());
-                        let wall_clock_off_s = *wall_clock_off_s;
-                        let agent = Agent { instance, description, environment, wall_clock_off_s };
-                        coordinator.agents.insert(name.clone(), agent);
-                    }
-                    Err(why) => refuse(format!("{name}: the facts about its host cannot be read: {why}")),
-                }
+            (Ok(Response::Taken { environment }), Some((description, wall_clock_off_s))) => {
+                let (instance, description) = (description.instance.clone(), description.clone());
+                let wall_clock_off_s = *wall_clock_off_s;
+                let agent = Agent { instance, description, environment, wall_clock_off_s };
+                coordinator.agents.insert(name.clone(), agent);
             }
             (Ok(Response::Refused { error, .. }), _) => refuse(format!("{name}: {error}")),
             (Ok(_), _) => refuse(format!("{name}: it sent an unexpected response")),

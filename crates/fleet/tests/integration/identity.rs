@@ -249,5 +249,5 @@ fn router_configuration_is_kept_up_to_date() {
 
     let made = init(&more(dir.path(), &["b"])).unwrap();
     assert!(made.updated.contains(&home.join("zenohd.json5")), "{:?}", made.updated);
-    assert!(std::fs::read_to_string(home.join("zenohd.json5")).unwrap().contains("kagiri/1/ask/b"));
+    assert!(std::fs::read_to_string(home.join("zenohd.json5")).unwrap().contains("kagiri/2/ask/b"));
 }

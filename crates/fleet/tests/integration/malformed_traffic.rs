@@ -116,7 +116,7 @@ fn agent_of_another_version_is_reported() {
     let refused = coordinator.recruit(&[wish("odd")], Duration::from_secs(1), &|_| {});
     let error_text = refused.err().unwrap().to_string();
     assert!(
-        error_text.contains("odd: it uses protocol version 2, this host 1: install the same kagiri"),
+        error_text.contains("odd: it uses protocol version 3, this host 2: install the same kagiri"),
         "{error_text}"
     );
     // One that still understands the question.
@@ -128,7 +128,7 @@ fn agent_of_another_version_is_reported() {
     let other = honest_except("odd", "describe", vec![protocol::encode(&other)]);
     let (refused, _odd) = recruit_odd(other);
     let error_text = refused.err().unwrap().to_string();
-    assert!(error_text.contains("odd runs kagiri 9.9 (protocol version 2, this host 1)"), "{error_text}");
+    assert!(error_text.contains("odd runs kagiri 9.9 (protocol version 3, this host 2)"), "{error_text}");
 }
 
 #[test]

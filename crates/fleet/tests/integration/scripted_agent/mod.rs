@@ -61,7 +61,6 @@ pub fn description(name: &str, instance: &str) -> Description {
         version: "0".into(),
         address: None,
         configuration: Default::default(),
-        environment: Default::default(),
         realtime_s: 0.0,
         busy: None,
     }
@@ -70,6 +69,7 @@ pub fn description(name: &str, instance: &str) -> Description {
 /// An honest agent's response that needs no work.
 pub fn honest(name: &str, instance: &str, ask: &Request) -> Response {
     match ask {
+        Request::Take { .. } => Response::Taken { environment: Default::default() },
         Request::Describe => Response::Description(Box::new(description(name, instance))),
         Request::Prepare { parts, .. } => {
             Response::Prepared(parts.iter().map(|part| (part.clone(), Value::Null)).collect())
