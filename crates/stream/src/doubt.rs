@@ -10,8 +10,9 @@ pub enum StreamDoubt {
     GeneratorNearSaturation { cpu_percent: f64 },
     /// The players read later than intended.
     GeneratorLate { late_ms_max: f64 },
-    /// The content was partly in memory although a cold trial was requested.
-    CacheNotCold { resident_percent: f64 },
+    /// The content was partly in memory although a cold trial was requested; `None` where the kernel does not
+    /// tell this user.
+    CacheNotCold { resident_percent: Option<f64> },
     /// Streams read the same part of the file, so that one's reading warms the cache for another.
     RegionsOverlap { streams: u64, content_s: f64 },
     /// A hold of this length cannot distinguish neighbouring loads by stalls alone.
@@ -29,8 +30,11 @@ impl WorkloadDoubt for StreamDoubt {
             Self::GeneratorLate { late_ms_max } => {
                 format!("the players were up to {late_ms_max:.1} ms late")
             }
-            Self::CacheNotCold { resident_percent } => {
-                format!("{resident_percent:.0} % of the content was in memory at the start of a cold trial")
+            Self::CacheNotCold { resident_percent: Some(percent) } => {
+                format!("{percent:.0} % of the content was in memory at the start of a cold trial")
+            }
+            Self::CacheNotCold { resident_percent: None } => {
+                "how much of the content was in memory at the start of a cold trial is unknown".to_owned()
             }
             Self::RegionsOverlap { streams, content_s } => {
                 format!("{streams} streams share {content_s:.0} s of content, so some read cached parts")
@@ -59,9 +63,11 @@ impl WorkloadDoubt for StreamDoubt {
         match self {
             Self::GeneratorNearSaturation { cpu_percent: degree }
             | Self::GeneratorLate { late_ms_max: degree }
-            | Self::CacheNotCold { resident_percent: degree }
+            | Self::CacheNotCold { resident_percent: Some(degree) }
             | Self::HoldTooShort { resolves_load: degree, .. } => *degree,
-            Self::RegionsOverlap { .. } | Self::IndexMadeByReading => 0.0,
+            Self::CacheNotCold { resident_percent: None }
+            | Self::RegionsOverlap { .. }
+            | Self::IndexMadeByReading => 0.0,
         }
     }
 }
@@ -82,8 +88,8 @@ mod tests {
                 StreamDoubt::GeneratorLate { late_ms_max: 80.0 },
             ),
             (
-                StreamDoubt::CacheNotCold { resident_percent: 2.0 },
-                StreamDoubt::CacheNotCold { resident_percent: 50.0 },
+                StreamDoubt::CacheNotCold { resident_percent: Some(2.0) },
+                StreamDoubt::CacheNotCold { resident_percent: Some(50.0) },
             ),
             (
                 StreamDoubt::HoldTooShort { hold_s: 2.0, resolves_load: 2.2 },

@@ -294,7 +294,7 @@ fn look_around(folder: &Path, trees: &[FileTree]) -> Surroundings {
         let step = (count / SAMPLE).max(1);
         for slot in (0..count).step_by(step as usize).filter(|slot| tree.slots.exists(*slot)) {
             let path = tree.file_path(slot);
-            let (Ok(facts), Ok(resident)) = (path.metadata(), sys::disk::resident_bytes(&path)) else {
+            let (Ok(facts), Ok(Some(resident))) = (path.metadata(), sys::disk::resident_bytes(&path)) else {
                 continue;
             };
             all += facts.len();

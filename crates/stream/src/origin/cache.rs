@@ -20,30 +20,33 @@ pub struct CacheTask {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CacheReport {
-    resident_percent: f64,
+    /// `None` where the kernel does not tell this user.
+    resident_percent: Option<f64>,
 }
 
 impl CacheReport {
     pub(crate) fn doubt(&self) -> Option<StreamDoubt> {
         let resident_percent = self.resident_percent;
-        (resident_percent > RESIDENT_PERCENT_MAX).then_some(StreamDoubt::CacheNotCold { resident_percent })
+        resident_percent
+            .is_none_or(|percent| percent > RESIDENT_PERCENT_MAX)
+            .then_some(StreamDoubt::CacheNotCold { resident_percent })
     }
 }
 
 /// The content in the page cache of the server's host.
 pub struct ContentCache {
     path: PathBuf,
-    resident_percent: f64,
+    resident_percent: Option<f64>,
 }
 
 impl ContentCache {
-    fn resident_percent(&self) -> Result<f64, PartError> {
+    fn resident_percent(&self) -> Result<Option<f64>, PartError> {
         let failed = |error: &dyn std::fmt::Display| {
             PartError::new(format!("cannot see how much of {} is in memory: {error}", self.path.display()))
         };
         let bytes = std::fs::metadata(&self.path).map_err(|error| failed(&error))?.len();
         let resident = disk::resident_bytes(&self.path).map_err(|error| failed(&error))?;
-        Ok(resident as f64 * 100.0 / bytes.max(1) as f64)
+        Ok(resident.map(|resident| resident as f64 * 100.0 / bytes.max(1) as f64))
     }
 }
 
@@ -54,7 +57,7 @@ impl Part for ContentCache {
     type Report = CacheReport;
 
     fn new(task: CacheTask) -> Result<Self, PartError> {
-        Ok(Self { path: task.path, resident_percent: 0.0 })
+        Ok(Self { path: task.path, resident_percent: None })
     }
 
     fn prepare(&mut self, _: &Peers<'_>, host: &HostContext) -> Result<(), PartError> {

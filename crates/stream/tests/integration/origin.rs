@@ -187,7 +187,7 @@ fn page_cache_is_dropped_only_with_permission() {
             .unwrap_err();
         assert!(error.message.starts_with(&format!("refused: {refused}")), "{error}");
     }
-    assert_eq!(sys::disk::resident_bytes(&content).unwrap(), 1 << 20);
+    assert_eq!(sys::disk::resident_bytes(&content).unwrap(), Some(1 << 20));
 }
 
 /// Minutes of content are begun, and given up as soon as the run is to end.

@@ -4,9 +4,12 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::fcntl::{AT_FDCWD, AtFlags, PosixFadviseAdvice, posix_fadvise};
+use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, fstatfs};
+use nix::unistd::{AccessFlags, faccessat, geteuid};
 
 use super::super::proc::page_bytes;
 use crate::{Error, Result};
@@ -25,23 +28,35 @@ pub fn drop_file_cache(path: &Path) -> Result<()> {
 
 /// How much of the file at `path` is in the page cache, in bytes (whole pages).
 ///
-/// By cachestat(2) (since Linux 6.5), else by mincore(2), which is right only for a user who owns the file or
-/// may write to it.
-pub fn resident_bytes(path: &Path) -> Result<u64> {
+/// By cachestat(2) (since Linux 6.5); before, and on overlayfs, by mincore(2). `None` where only mincore(2)
+/// could tell, and the user neither owns the file nor may write to it: for them it calls every page resident.
+pub fn resident_bytes(path: &Path) -> Result<Option<u64>> {
     let file = File::open(path).map_err(|error| Error::file("open", path, error))?;
-    let length = file.metadata().map_err(|error| Error::file("look at", path, error))?.len();
-    if length == 0 {
-        return Ok(0);
-    }
-    let pages = match cachestat(file.as_raw_fd()) {
-        Ok(pages) => pages,
-        // ENOSYS: an older kernel. EPERM: a sandbox that does not know the call. EOPNOTSUPP: hugetlbfs.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM | libc::EOPNOTSUPP)) => {
-            mincore(file.as_raw_fd(), length).map_err(|error| Error::file("map", path, error))?
+    resident_pages(&file)
+        .map(|pages| pages.map(|pages| pages.saturating_mul(page_bytes())))
+        .map_err(|error| Error::file("look at the cache of", path, error))
+}
+
+fn resident_pages(file: &File) -> io::Result<Option<u64>> {
+    let facts = file.metadata()?;
+    // cachestat looks at the pages of the overlay's own inode, which has none.
+    if fstatfs(file)?.filesystem_type() != OVERLAYFS_SUPER_MAGIC {
+        match cachestat(file.as_raw_fd()) {
+            Ok(pages) => return Ok(Some(pages)),
+            // ENOSYS: an older kernel. EPERM: a sandbox that does not know the call. EOPNOTSUPP: hugetlbfs.
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM | libc::EOPNOTSUPP)) => {}
+            Err(error) => return Err(error),
         }
-        Err(error) => return Err(Error::file("look at the cache of", path, error)),
-    };
-    Ok(pages.saturating_mul(page_bytes()))
+    }
+    let may_look = facts.uid() == geteuid().as_raw() || may_write(file);
+    may_look.then(|| mincore(file.as_raw_fd(), facts.len())).transpose()
+}
+
+/// Whether the kernel lets this user write to the file, however it was opened.
+fn may_write(file: &File) -> bool {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    faccessat(AT_FDCWD, link.as_str(), AccessFlags::W_OK, AtFlags::AT_EACCESS).is_ok()
 }
 
 /// `struct cachestat_range` of linux/mman.h; a length of 0 means "to the end".
@@ -127,28 +142,30 @@ mod tests {
     fn written_files_are_resident_until_dropped() {
         let file = file(100);
         let bytes = 100 * page_bytes();
-        assert_eq!(resident_bytes(file.path()).unwrap(), bytes);
+        assert_eq!(resident_bytes(file.path()).unwrap(), Some(bytes));
         drop_file_cache(file.path()).unwrap();
         let left = resident_bytes(file.path()).unwrap();
-        assert_eq!(left, 0, "clean unused pages are dropped");
+        assert_eq!(left, Some(0), "clean unused pages are dropped");
         std::fs::read(file.path()).unwrap();
-        assert_eq!(resident_bytes(file.path()).unwrap(), bytes);
+        assert_eq!(resident_bytes(file.path()).unwrap(), Some(bytes));
     }
 
     #[test]
-    fn both_directions_agree() {
+    fn both_calls_agree_where_both_see_the_pages() {
         let file = file(33);
         let length = 33 * page_bytes();
         assert_eq!(mincore(file.as_raw_fd(), length).unwrap(), 33);
-        if let Ok(pages) = cachestat(file.as_raw_fd()) {
+        if fstatfs(file.as_file()).unwrap().filesystem_type() != OVERLAYFS_SUPER_MAGIC
+            && let Ok(pages) = cachestat(file.as_raw_fd())
+        {
             assert_eq!(pages, 33);
         }
     }
 
     #[test]
-    fn loopback_and_missing_link_have_no_queue() {
+    fn empty_files_are_not_resident_and_missing_ones_are_errors() {
         let empty = tempfile::NamedTempFile::new().unwrap();
-        assert_eq!(resident_bytes(empty.path()).unwrap(), 0);
+        assert_eq!(resident_bytes(empty.path()).unwrap(), Some(0));
         assert!(drop_file_cache(Path::new("/nowhere")).is_err());
         assert!(resident_bytes(Path::new("/nowhere")).is_err());
     }

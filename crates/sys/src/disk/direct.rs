@@ -79,7 +79,7 @@ mod tests {
         let mut direct = DirectFile::open(file.path(), 8192, true).unwrap();
         direct.write_at(8192, 7).unwrap();
         direct.sync().unwrap();
-        assert_eq!(super::super::resident_bytes(file.path()).unwrap(), 0);
+        assert_eq!(super::super::resident_bytes(file.path()).unwrap(), Some(0));
         assert!(direct.read_at(8192).unwrap().iter().all(|byte| *byte == 7));
         assert!(direct.read_at(0).unwrap().iter().all(|byte| *byte == 0));
         assert_eq!(direct.time_reads_ns(2, 8192).unwrap().len(), 2);
