@@ -49,8 +49,11 @@ const DISTURBANCES: [(Change, &str); 12] = [
     ),
     (|r| r.streams[0].frames_played = 248, "stream 0 showed 248 of 250 frames"),
     (
-        |r| r.streams[0].throughput_ratio_worst = Some(0.9),
-        "stream 0 received 90 % of what it needed within 5 s",
+        |r| {
+            r.streams[0].throughput_ratio_worst = Some(0.9);
+            r.streams[0].slack_min_s = Some(1.4);
+        },
+        "stream 0 received 90 % of what it needed within 5 s, and its buffer fell to 1.4 s",
     ),
     (
         |r| r.streams[0].throughput_ratio_worst = Some(1.1),
@@ -86,9 +89,14 @@ fn each_disturbance_fails_with_its_reason() {
 
 #[test]
 fn values_within_tolerance_pass() {
-    let cases: [Change; 5] = [
+    let cases: [Change; 6] = [
         |r| r.streams[0].frames_played = 249,
         |r| r.streams[0].throughput_ratio_worst = Some(0.96),
+        // A dip that the buffer absorbed.
+        |r| {
+            r.streams[0].throughput_ratio_worst = Some(0.93);
+            r.streams[0].slack_min_s = Some(1.64);
+        },
         // A player that still filled its buffer.
         |r| {
             r.streams[0].throughput_ratio_worst = Some(1.4);
