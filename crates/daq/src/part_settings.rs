@@ -1,9 +1,11 @@
 //! The settings of the parts of a trial, and the port's endpoint.
 
+use std::net::{SocketAddr, SocketAddrV4};
+
 use base::part::Watch;
 use serde::{Deserialize, Serialize};
 
-use super::settings::DaqSettings;
+use super::settings::{DaqSettings, Orders};
 
 /// How long builders wait for front ends, which are started by hand.
 pub(crate) const FRONT_ENDS_TIMEOUT_S: u64 = 30;
@@ -20,9 +22,9 @@ pub struct PortTask {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PortEndpoint {
     /// Where the builders of this host listen, by TCP and UDP, in the order of their numbers.
-    pub addresses: Vec<std::net::SocketAddr>,
+    pub addresses: Vec<SocketAddr>,
     /// The multicast group and port of each builder's orders.
-    pub groups: Vec<std::net::SocketAddrV4>,
+    pub groups: Vec<SocketAddrV4>,
     /// The run's number: builders refuse sources of another run.
     pub run: u32,
     /// What a sampler watches on the builders' host.
@@ -55,6 +57,15 @@ pub struct SourcesTask {
     /// How many sources are on this host.
     pub sources: u32,
     pub seed: u64,
+}
+
+impl PortEndpoint {
+    /// The group of a builder, by its index; `None`: its orders go over the connections.
+    pub(crate) fn group(&self, at: usize, settings: &DaqSettings) -> Option<SocketAddrV4> {
+        // IPv6 builders have no multicast group.
+        let has_group = settings.orders == Orders::Multicast && self.addresses.get(at)?.is_ipv4();
+        self.groups.get(at).copied().filter(|_| has_group)
+    }
 }
 
 /// Hash of the settings in each source's hello, which the builder compares with its own. Never 0, which means

@@ -133,12 +133,17 @@ fn orders_that_are_not_heard_lose_nothing() {
 pub fn addresses(live: &mut Live) -> (String, String, String) {
     live.wait_for("waiting for", PATIENCE);
     let said = live.stderr();
-    let line = said.lines().find(|line| line.contains("orders at ")).expect("just seen").to_owned();
+    let line = said.lines().find(|line| line.contains("orders ")).expect("just seen").to_owned();
     let after = |words: &str| {
-        let rest = line.split_once(words).unwrap_or_else(|| panic!("no '{words}' in '{line}'")).1;
-        rest.split([',', ';', ' ']).next().expect("a word").to_owned()
+        let rest = line.split_once(words)?.1;
+        Some(rest.split([',', ';', ' ']).next().expect("a word").to_owned())
     };
-    (after("builder at "), after("orders at "), after("run "))
+    let told = |words: &str| after(words).unwrap_or_else(|| panic!("no '{words}' in '{line}'"));
+    let orders = match line.contains("orders over the connections") {
+        true => "-".to_owned(),
+        false => told("orders at "),
+    };
+    (told("builder at "), orders, told("run "))
 }
 
 /// A front end of `examples/daq`: three sources in C, two in Python. `None` without a compiler or
@@ -169,14 +174,20 @@ fn front_end(world: &World, language: &str, at: &(String, String, String), first
 fn front_ends_in_c_and_python_take_part() {
     kagiri_tests::need_programs!("cc", "python3");
     let world = World::new();
-    for (pattern, credit) in [("push", None), ("grant", Some("4")), ("pull", Some("4"))] {
+    for (pattern, credit, orders) in [
+        ("push", None, "multicast"),
+        ("grant", Some("4"), "multicast"),
+        ("pull", Some("4"), "multicast"),
+        ("grant", Some("4"), "tcp"),
+    ] {
         let listen = format!("127.0.0.1:{}", kagiri_tests::free_port());
         let common = ["daq", "--sources", "10", "--front-ends", "5", "--listen", &listen, "--events", "100"];
         let how = ["--json", "--omit", "0s", "--drop-orders", "2", "--timeout", "10s", "--pattern", pattern];
+        let how = [&how[..], &["--orders", orders]].concat();
         let credit = credit.map_or_else(Vec::new, |credit| vec!["--credit", credit]);
         let mut live = world.start(&[&common[..], &how, &credit].concat());
         let at = addresses(&mut live);
-        assert_eq!(at.0, listen);
+        assert_eq!((at.0.as_str(), at.1 == "-"), (listen.as_str(), orders == "tcp"));
         let (c, python) = (front_end(&world, "c", &at, 5), front_end(&world, "python", &at, 8));
         let document = live.end(PATIENCE).code(0).json();
         let trial = &document["trials"][0];

@@ -64,10 +64,14 @@ impl BuilderPart {
     /// Prints where front ends find the builders, which listen now.
     fn announce(&self, port: &PortEndpoint, host: &HostContext) {
         let front_ends = self.task.settings.front_ends;
-        for (address, group) in port.addresses.iter().zip(&port.groups).filter(|_| front_ends > 0) {
+        for (at, address) in port.addresses.iter().enumerate().filter(|_| front_ends > 0) {
+            let orders = match port.group(at, &self.task.settings) {
+                Some(group) => format!("at {group}"),
+                None => "over the connections".to_owned(),
+            };
             // Without this line the front ends cannot be started.
             host.announce(format!(
-                "builder at {address}, orders at {group}, run {}; waiting for {}, up to \
+                "builder at {address}, orders {orders}, run {}; waiting for {}, up to \
                  {FRONT_ENDS_TIMEOUT_S} s",
                 port.run,
                 plural(front_ends, "front end")

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
 use crate::part_settings::{PortEndpoint, SourcesTask, boot_of_host, configuration_of};
-use crate::settings::{BuilderChoice, Carrier, DaqSettings, FragmentSizes, Orders, Pattern};
+use crate::settings::{BuilderChoice, Carrier, DaqSettings, FragmentSizes, Pattern};
 
 /// Events that a source may have queued beyond the builder's window: late or repeated orders.
 const EVENTS_BEYOND_WINDOW: usize = 8;
@@ -47,12 +47,10 @@ impl SourcesConfig {
     /// Combines the task and the builders' addresses.
     pub(super) fn new(task: &SourcesTask, ports: &[PortEndpoint], sizes: FragmentSizes) -> Self {
         let settings = &task.settings;
-        let by_multicast = settings.orders == Orders::Multicast;
         let builders = ports.iter().flat_map(|port| {
             port.addresses.iter().enumerate().map(move |(at, &address)| BuilderAt {
                 address,
-                // IPv6 builders have no multicast group: they send their orders over the connections.
-                orders: port.groups.get(at).copied().filter(|_| by_multicast && address.is_ipv4()),
+                orders: port.group(at, settings),
                 run: port.run,
             })
         });

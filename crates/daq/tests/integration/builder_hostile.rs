@@ -171,6 +171,25 @@ fn failed_source_costs_only_its_events() {
     assert_eq!(missing, [(first, vec![0]), (second, vec![0])]);
 }
 
+/// The builder remembers the last 256 events that it gave up.
+#[test]
+fn fragment_of_a_forgotten_event_is_from_the_past() {
+    let mut trial = Trial::new(&two(json!({ "events": 700, "window": 300, "timeout": "200ms" })));
+    let facts = trial.facts.clone();
+    let [mut late, honest] = [0, 1].map(|source| ScriptedSource::connect(&facts, source));
+    trial.start();
+    let honest = honest.send_until_stop(PAYLOAD.to_vec());
+    let first = late.event(None);
+    // It began when 300 others had ended, all without this source.
+    let later = late.event(Some(first + 599));
+    late.send(first, &PAYLOAD);
+    // Still remembered.
+    late.send(later - 301, &PAYLOAD);
+    let report = trial.finish([late.send_until_stop(PAYLOAD.to_vec()), honest]);
+    assert_eq!(report.ledger.refused, refused(&[("from_the_past", 1)]));
+    assert_eq!((report.ledger.late, report.ledger.duplicate), (1, 0), "{:?}", report.ledger);
+}
+
 #[test]
 fn memory_limit_holds_and_refusals_are_counted() {
     let size = 40 << 10;
