@@ -6,6 +6,7 @@
 
 mod builds;
 mod daq;
+mod files;
 mod fleet;
 mod lab;
 mod noise;
@@ -33,6 +34,8 @@ enum What {
     Builds(builds::BuildsArgs),
     /// Events built from many sources at once
     Daq(daq::Settings),
+    /// File workloads, against filebench
+    Files(files::FilesArgs),
     /// Many hosts: joining, asking, clocks, faults, labs, links
     Fleet(fleet::Settings),
     /// What a lab makes on one machine: disks
@@ -49,6 +52,7 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().what {
         What::Builds(builds) => builds.perform(),
         What::Daq(daq) => daq.perform(),
+        What::Files(files) => files.perform(),
         What::Fleet(fleet) => fleet.perform(),
         What::Lab(lab) => lab.perform(),
         What::Stream(stream) => stream.perform(),

@@ -92,8 +92,9 @@ pub struct Description {
     pub version: String,
     /// Address for the parts of other hosts.
     pub address: Option<IpAddr>,
-    /// What should be equal on hosts of one role: kernel, congestion control, buffers.
-    pub configuration: BTreeMap<String, String>,
+    /// Of the host; `None` where its kernel does not tell.
+    pub kernel: Option<String>,
+    pub congestion_control: Option<String>,
     /// Wall clock at the time of the response, in s since 1970.
     pub realtime_s: f64,
     /// The current run.
@@ -142,8 +143,13 @@ impl Request {
 pub enum Response {
     /// To [`Request::Describe`].
     Description(Box<Description>),
-    /// To [`Request::Take`]: the agent works for the run. With facts about its host, which only runs need.
-    Taken { environment: BTreeMap<String, Value> },
+    /// To [`Request::Take`]: the agent works for the run. With what only runs need.
+    Taken {
+        /// What should be equal on hosts of one role: kernel, congestion control, buffers.
+        configuration: BTreeMap<String, String>,
+        /// Facts about the host.
+        environment: BTreeMap<String, Value>,
+    },
     /// Done, without a result.
     Done,
     /// Probes of the clock.

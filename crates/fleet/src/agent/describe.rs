@@ -26,7 +26,8 @@ pub fn describe(config: &AgentConfig, instance: &str, busy: Option<String>) -> D
         protocol: PROTOCOL,
         version: config.version.clone(),
         address: config.host.address,
-        configuration: configuration(&config.version),
+        kernel: value("kernel"),
+        congestion_control: value("congestion control"),
         realtime_s: sys::clock::realtime_ns() as f64 / 1e9,
         busy,
     }
@@ -41,15 +42,21 @@ static FILES: LazyLock<Vec<(&str, File)>> = LazyLock::new(|| {
 const TEXT_BYTES_MAX: usize = 256;
 
 /// Without the entries that this kernel does not have.
-fn configuration(version: &str) -> BTreeMap<String, String> {
-    let read = |(name, file): &(&str, File)| {
-        let mut text = [0; TEXT_BYTES_MAX];
-        let read = file.read_at(&mut text, 0).ok()?;
-        let text = String::from_utf8_lossy(&text[..read]);
-        Some(((*name).to_owned(), text.split_whitespace().collect::<Vec<_>>().join(" ")))
-    };
+pub fn configuration(version: &str) -> BTreeMap<String, String> {
     let own = ("kagiri".to_owned(), version.to_owned());
-    FILES.iter().filter_map(read).chain([own]).collect()
+    FILES.iter().filter_map(|(name, file)| Some(((*name).to_owned(), read(file)?))).chain([own]).collect()
+}
+
+/// An entry of [`CONFIGURATION`].
+fn value(name: &str) -> Option<String> {
+    FILES.iter().find(|(other, _)| *other == name).and_then(|(_, file)| read(file))
+}
+
+fn read(file: &File) -> Option<String> {
+    let mut text = [0; TEXT_BYTES_MAX];
+    let read = file.read_at(&mut text, 0).ok()?;
+    let text = String::from_utf8_lossy(&text[..read]);
+    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]

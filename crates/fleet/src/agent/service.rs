@@ -171,7 +171,12 @@ impl AgentService {
 
     fn accept_run(&self, run: String, owner: RunOwner, lease_ms: u64) -> HandlerResult {
         self.end_expired_run();
-        let taken = || Ok(Response::Taken { environment: self.config.environment.clone() });
+        let taken = || {
+            Ok(Response::Taken {
+                configuration: describe::configuration(&self.config.version),
+                environment: self.config.environment.clone(),
+            })
+        };
         let mut lease = self.lease();
         match lease.as_ref() {
             Some(other) if other.run != run => {

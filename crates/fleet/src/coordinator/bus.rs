@@ -193,7 +193,7 @@ impl Bus for FleetBus {
             let facts = json!({
                 "kagiri": description.version,
                 "address": description.address,
-                "configuration": description.configuration,
+                "configuration": agent.configuration,
                 "environment": agent.environment,
                 "clock": clock,
                 "calendar_clock_off_s": agent.wall_clock_off_s,

@@ -24,6 +24,8 @@ pub struct Agent {
     /// Another instance of the same name is another agent.
     pub instance: String,
     pub description: Description,
+    /// What should be equal on hosts of one role.
+    pub configuration: BTreeMap<String, String>,
     /// Facts about its host.
     pub environment: BTreeMap<String, Value>,
     /// The agent's wall clock minus this host's, in s; uncertain by the duration of the request.
@@ -68,10 +70,10 @@ pub fn recruit(
     for (name, answer) in ask(coordinator, requests) {
         let mut refuse = |why: String| refused.push((name.clone(), why));
         match (answer, descriptions.get(&name)) {
-            (Ok(Response::Taken { environment }), Some((description, wall_clock_off_s))) => {
+            (Ok(Response::Taken { configuration, environment }), Some((description, wall_clock_off_s))) => {
                 let (instance, description) = (description.instance.clone(), description.clone());
                 let wall_clock_off_s = *wall_clock_off_s;
-                let agent = Agent { instance, description, environment, wall_clock_off_s };
+                let agent = Agent { instance, description, configuration, environment, wall_clock_off_s };
                 coordinator.agents.insert(name.clone(), agent);
             }
             (Ok(Response::Refused { error, .. }), _) => refuse(format!("{name}: {error}")),

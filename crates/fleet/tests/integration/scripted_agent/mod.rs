@@ -60,7 +60,8 @@ pub fn description(name: &str, instance: &str) -> Description {
         protocol: PROTOCOL,
         version: "0".into(),
         address: None,
-        configuration: Default::default(),
+        kernel: None,
+        congestion_control: None,
         realtime_s: 0.0,
         busy: None,
     }
@@ -69,7 +70,9 @@ pub fn description(name: &str, instance: &str) -> Description {
 /// An honest agent's response that needs no work.
 pub fn honest(name: &str, instance: &str, ask: &Request) -> Response {
     match ask {
-        Request::Take { .. } => Response::Taken { environment: Default::default() },
+        Request::Take { .. } => {
+            Response::Taken { configuration: Default::default(), environment: Default::default() }
+        },
         Request::Describe => Response::Description(Box::new(description(name, instance))),
         Request::Prepare { parts, .. } => {
             Response::Prepared(parts.iter().map(|part| (part.clone(), Value::Null)).collect())
