@@ -189,11 +189,7 @@ fn filebench(settings: &Settings, folder: &Path, text: &str) -> anyhow::Result<R
     let ops = number(0, "")?;
     ensure!(ops > 0.0, "filebench did nothing");
     let mb_at = words.iter().position(|word| word.ends_with("mb/s")).context("filebench said no mb/s")?;
-    Ok(Run {
-        ops_per_s: number(2, "")?,
-        user_us_per_op: user_us / ops,
-        mb_per_s: number(mb_at, "mb/s")?,
-    })
+    Ok(Run { ops_per_s: number(2, "")?, user_us_per_op: user_us / ops, mb_per_s: number(mb_at, "mb/s")? })
 }
 
 /// CPU time outside the kernel of the programs that were run and have ended, us.

@@ -1,6 +1,7 @@
 //! `kagiri survey`: measures this machine with every workload in a few minutes and writes one report.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use base::outcome::{Ceiling, Resource, VariantOutcome};
 use base::plan::Plan;
@@ -23,13 +24,14 @@ const LOAD_MAX_LEAST: u64 = 100;
 /// The search starts five doublings below its bound.
 const FIRST_SHARE: u64 = 32;
 
-/// Measure this machine: CPU, disk, memory, loopback, transfers, event building and video streams.
+/// Measure this machine: CPU, disk, memory, loopback, transfers, event building, file work and video streams.
 #[derive(Args)]
 #[command(
     after_help = "Measures the maxima of CPU, disk, memory and loopback; throughput and response times over \
-    loopback ('kagiri transfer'); data acquisition from 100 sources ('kagiri daq'); and how many video \
-    streams of 25 Mbit/s a server on this machine carries ('kagiri stream'). Takes two to three minutes and \
-    about 700 MB of disk, needs no root, and prints the path of its report.\n\n\
+    loopback ('kagiri transfer'); data acquisition from 100 sources ('kagiri daq'); the work of a file \
+    server ('kagiri files'); and how many video streams of 25 Mbit/s a server on this machine carries \
+    ('kagiri stream'). Takes two to three minutes and about 700 MB of disk, needs no root, and prints the path \
+    of its report.\n\n\
     Examples:\n  \
     kagiri survey\n  \
     kagiri survey --out survey/                   write all files to one directory\n  \
@@ -47,7 +49,7 @@ impl Survey {
         session::check_plan(&self.plan(&BTreeMap::new())?, &HostArgs::default(), Places::Options)?;
         let mut session = Session::open(&self.common, &say)?;
         say("Surveying this machine takes two to three minutes if it is idle. Ctrl-C keeps finished trials.");
-        say("1 of 4: ceilings of CPU, disk and loopback (some seconds)");
+        say("1 of 5: ceilings of CPU, disk and loopback (some seconds)");
         let stopped = || session.is_stopped();
         let data = session.data_dir();
         let ceilings = observe::calibrate::all(data, &mut |line| say(&format!("  {line}")), &stopped);
@@ -59,19 +61,26 @@ impl Survey {
             let least = if *resource == Resource::Network { "at least " } else { "" };
             say(&format!("  {resource}: {least}{} ({})", words(*resource, ceiling), ceiling.source));
         }
-        say("2 of 4: throughput and requests over loopback (some seconds)");
+        say("2 of 5: throughput and requests over loopback (some seconds)");
         let transfers = self.measure_headlines(&mut session, &transfer_plan()?)?;
         for line in &transfers {
             say(&format!("  {line}"));
         }
         session.add_fact("transfers", json!(transfers));
-        say("3 of 4: events from 100 simultaneous sources (some seconds)");
+        say("3 of 5: events from 100 simultaneous sources (some seconds)");
         let events = self.measure_headlines(&mut session, &daq_plan()?)?;
         for line in &events {
             say(&format!("  {line}"));
         }
         session.add_fact("events", json!(events));
-        say("4 of 4: video streams of 25 Mbit/s from the embedded server");
+        say("4 of 5: work of a file server in the data folder (some seconds)");
+        let plan = files_plan(session.data_dir())?;
+        let files = self.measure_headlines(&mut session, &plan)?;
+        for line in &files {
+            say(&format!("  {line}"));
+        }
+        session.add_fact("files", json!(files));
+        say("5 of 5: video streams of 25 Mbit/s from the embedded server");
         session.run_plan(&self.plan(&ceilings)?, &self.common, &HostArgs::default())
     }
 
@@ -117,6 +126,13 @@ fn transfer_plan() -> Result<Plan, Failure> {
 fn daq_plan() -> Result<Plan, Failure> {
     let settings = json!({ "sources": 100, "time": "2s" });
     plan_of_one("daq", "survey: events over loopback", "push", settings)
+}
+
+/// A file server's program with files of 128 MiB together; what it wrote is durable within some seconds, or
+/// that is not told.
+fn files_plan(dir: &Path) -> Result<Plan, Failure> {
+    let settings = json!({ "dir": dir, "set": { "nfiles": "1000" }, "time": "3s", "durable_within": "10s" });
+    plan_of_one("files", "survey: file work", "file server", settings)
 }
 
 /// Short trials and a coarse search: the order of magnitude is enough.

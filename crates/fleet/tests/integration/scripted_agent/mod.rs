@@ -72,7 +72,7 @@ pub fn honest(name: &str, instance: &str, ask: &Request) -> Response {
     match ask {
         Request::Take { .. } => {
             Response::Taken { configuration: Default::default(), environment: Default::default() }
-        },
+        }
         Request::Describe => Response::Description(Box::new(description(name, instance))),
         Request::Prepare { parts, .. } => {
             Response::Prepared(parts.iter().map(|part| (part.clone(), Value::Null)).collect())
