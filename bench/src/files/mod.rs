@@ -26,7 +26,8 @@ pub struct FilesArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pairs: u32,
     /// Seconds of each measurement
-    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=300))]
+    #[arg(long, value_name = "S", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=300))]
     seconds: u32,
     /// The folders to measure in, one after the other
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
@@ -121,8 +122,8 @@ fn measure(case: Case, settings: &Settings) -> anyhow::Result<Found> {
     }
     let strict = if case == Case::Strict { " with --strict" } else { "" };
     Ok(Found::about(format!(
-        "`kagiri files DIR --personality {}`{strict} and filebench with the same program text, {} s of measurement \
-         each. filebench runs without address randomisation, with which it hangs.",
+        "`kagiri files DIR --personality {}`{strict} and filebench with the same program text, {} s of \
+         measurement each. filebench runs without address randomisation, with which it hangs.",
         case.personality(),
         settings.seconds
     ))

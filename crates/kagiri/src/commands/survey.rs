@@ -30,8 +30,8 @@ const FIRST_SHARE: u64 = 32;
     after_help = "Measures the maxima of CPU, disk, memory and loopback; throughput and response times over \
     loopback ('kagiri transfer'); data acquisition from 100 sources ('kagiri daq'); the work of a file \
     server ('kagiri files'); and how many video streams of 25 Mbit/s a server on this machine carries \
-    ('kagiri stream'). Takes two to three minutes and about 700 MB of disk, needs no root, and prints the path \
-    of its report.\n\n\
+    ('kagiri stream'). Takes two to three minutes and about 700 MB of disk, needs no root, and prints the \
+    path of its report.\n\n\
     Examples:\n  \
     kagiri survey\n  \
     kagiri survey --out survey/                   write all files to one directory\n  \
