@@ -20,6 +20,9 @@ const STEADY_NS: (u64, u64) = (50_000_000, 250_000_000);
 const STEADY_NS_PER_GROUP: u64 = 5_000_000;
 /// The same in the initial and the final phase.
 const INITIAL_NS_PER_GROUP: u64 = 200_000;
+/// Between two probes, of whatever groups: the answer to the first is then read before the builder is busy
+/// with sending the second, which would count as time on the way.
+const APART_NS: u64 = 100_000;
 /// Longest interval between two probes of a group.
 const RARE_NS: u64 = 2_000_000_000;
 /// Unanswered probes per group.
@@ -172,6 +175,7 @@ impl Clocks {
         };
         clock.initial_left = clock.initial_left.saturating_sub(1);
         clock.next_ns = now_ns + every_ns;
+        self.next_ns = now_ns + APART_NS;
         clock.probes_sent = clock.probes_sent.wrapping_add(1);
         if clock.pending.len() == PENDING_MAX {
             clock.pending.pop_front();

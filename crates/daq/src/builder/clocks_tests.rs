@@ -152,3 +152,21 @@ fn contradictory_answers_leave_the_clock_unknown() {
         assert_eq!((report.offset_ns, report.bound_ns, report.violations), (None, None, None));
     }
 }
+
+#[test]
+fn probes_of_groups_that_joined_together_are_sent_apart() {
+    let mut clocks = Clocks::new(8);
+    for id in 0..8 {
+        clocks.join(id, 0, false, 0);
+    }
+    let mut sent = Vec::new();
+    let mut now_ns = 0;
+    while now_ns < INITIAL_NS {
+        sent.extend(clocks.next_probe(now_ns).map(|probe| (now_ns, probe.group)));
+        now_ns = clocks.next_due_ns().unwrap().max(now_ns + 1);
+    }
+    let times: Vec<u64> = sent.iter().map(|(at_ns, _)| *at_ns).collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= APART_NS), "{times:?}");
+    let groups: Vec<u32> = sent.iter().map(|(_, group)| *group).collect();
+    assert_eq!(groups, (0..8).collect::<Vec<_>>());
+}
