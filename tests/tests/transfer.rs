@@ -388,8 +388,6 @@ fn announced_time_is_what_a_transfer_takes() {
         let took_s = began.elapsed().as_secs_f64();
         let said = ended.stderr.split("1 trial, about ").nth(1).and_then(|rest| rest.split(' ').next());
         let said_s: f64 = said.and_then(|number| number.parse().ok()).expect("a number of seconds");
-        // Start and end of a trial take 0.3 to 0.6 s, by the load of the machine.
-        let off_s = (said_s - took_s).abs();
-        assert!(off_s <= (took_s / 3.0).max(0.4), "{words:?}: {said_s} s said, {took_s} s");
+        assert!((took_s / 1.5..=took_s * 1.5).contains(&said_s), "{words:?}: {said_s} s said, {took_s} s");
     }
 }

@@ -89,10 +89,9 @@ impl FilesArgs {
 /// What one run of either program comes to.
 struct Run {
     ops_per_s: f64,
-    /// CPU time outside the kernel for an operation; the peer's includes making the files, whose number is
-    /// that of some seconds of the measurement at most.
+    /// CPU time outside the kernel for an operation; the peer's includes the time for making the files.
     user_us_per_op: f64,
-    mb_per_s: f64,
+    mib_per_s: f64,
 }
 
 fn measure(case: Case, settings: &Settings) -> anyhow::Result<Found> {
@@ -105,13 +104,13 @@ fn measure(case: Case, settings: &Settings) -> anyhow::Result<Found> {
             [
                 Row::new(words("operations"), "1/s"),
                 Row::new(words("CPU outside the kernel for an operation"), "us"),
-                Row::new(words("bytes read and written"), "MB/s"),
+                Row::new(words("bytes read and written"), "MiB/s"),
             ],
             settings.pairs,
             |is_ours| {
                 let one = || if is_ours { ours(case, settings, on) } else { peer(settings, on, &text) };
                 let (run, noise): (Run, Noise) = settings.pace.measured(one)?;
-                Ok(([run.ops_per_s, run.user_us_per_op, run.mb_per_s], noise))
+                Ok(([run.ops_per_s, run.user_us_per_op, run.mib_per_s], noise))
             },
         )?;
         let (ops, user) = match is_goal {
@@ -123,7 +122,8 @@ fn measure(case: Case, settings: &Settings) -> anyhow::Result<Found> {
     let strict = if case == Case::Strict { " with --strict" } else { "" };
     Ok(Found::about(format!(
         "`kagiri files DIR --personality {}`{strict} and filebench with the same program text, {} s of \
-         measurement each. filebench runs without address randomisation, with which it hangs.",
+         measurement each. filebench runs without address randomisation, with which it hangs. Its CPU time \
+         includes making the files.",
         case.personality(),
         settings.seconds
     ))
@@ -159,7 +159,7 @@ fn ours(case: Case, settings: &Settings, on: &Path) -> anyhow::Result<Run> {
     Ok(Run {
         ops_per_s: metric("ops_per_s")?,
         user_us_per_op: metric("cpu_user_us_per_op")?,
-        mb_per_s: metric("mb_per_s")?,
+        mib_per_s: metric("mb_per_s")?,
     })
 }
 
@@ -190,7 +190,7 @@ fn filebench(settings: &Settings, folder: &Path, text: &str) -> anyhow::Result<R
     let ops = number(0, "")?;
     ensure!(ops > 0.0, "filebench did nothing");
     let mb_at = words.iter().position(|word| word.ends_with("mb/s")).context("filebench said no mb/s")?;
-    Ok(Run { ops_per_s: number(2, "")?, user_us_per_op: user_us / ops, mb_per_s: number(mb_at, "mb/s")? })
+    Ok(Run { ops_per_s: number(2, "")?, user_us_per_op: user_us / ops, mib_per_s: number(mb_at, "mb/s")? })
 }
 
 /// CPU time outside the kernel of the programs that were run and have ended, us.

@@ -77,6 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_unknown_cache_is_not_told_as_cold() {
+        let unknown = StreamDoubt::CacheNotCold { resident_percent: None };
+        assert!(unknown.message().ends_with("is unknown"), "{}", unknown.message());
+    }
+
+    #[test]
     fn gravity_grows_with_the_degree_of_each_kind() {
         for (lighter, graver) in [
             (

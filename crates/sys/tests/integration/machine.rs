@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::common::{LONG, Pair, as_root, journal, own_name, work_folder};
+use nix::mount::{MsFlags, mount, umount};
 use sys::Error;
 use sys::cgroup::Cgroup;
 use sys::child::Spawn;
@@ -87,6 +88,49 @@ fn image_of_each_file_system_has_a_read_limit() {
         assert!(!spec.image.exists() && !spec.target.exists(), "{} is undone", file_system.name());
         assert_eq!(journal.pending(), 0);
     }
+}
+
+/// Unmounts when dropped, before the disk below is.
+struct Overlay(std::path::PathBuf);
+
+impl Overlay {
+    fn mount(below: &Path) -> Self {
+        let [lower, upper, work, merged] = ["lower", "upper", "work", "merged"].map(|name| below.join(name));
+        for folder in [&lower, &upper, &work, &merged] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        let options =
+            format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+        mount(Some("overlay"), &merged, Some("overlay"), MsFlags::empty(), Some(options.as_str())).unwrap();
+        Self(merged)
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        if let Err(error) = umount(&self.0) {
+            eprintln!("{} stays mounted: {error}", self.0.display());
+        }
+    }
+}
+
+#[test]
+fn cached_pages_of_an_overlay_are_seen() {
+    const BYTES: u64 = 1 << 20;
+    let Some((folder, journal)) = as_root() else { return };
+    let spec = ImageSpec {
+        image: folder.path().join("disk.img"),
+        size_bytes: 64 << 20,
+        file_system: FileSystem::Ext4,
+        target: folder.path().join("mounted"),
+    };
+    let disk = DiskImage::create(&journal, &spec).unwrap();
+    let overlay = Overlay::mount(disk.target());
+    let file = overlay.0.join("content");
+    std::fs::write(&file, vec![7; BYTES as usize]).unwrap();
+    assert_eq!(resident_bytes(&file).unwrap(), Some(BYTES));
+    drop_file_cache(&file).unwrap();
+    assert_eq!(resident_bytes(&file).unwrap(), Some(0));
 }
 
 fn use_disk(journal: &Journal, disk: &DiskImage) {

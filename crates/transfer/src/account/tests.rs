@@ -234,7 +234,11 @@ fn late_wakeups_of_the_sender_make_the_trial_invalid() {
         assert_eq!(judged.verdict, verdict, "{sent} {came} {overslept_ns}: {:?}", judged.reasons);
         let says = judged.reasons.iter().any(|why| why.contains("woken too late"));
         assert!(says || verdict != Verdict::Invalid, "{:?}", judged.reasons);
-        let resource = judged.account.limit.map(|limit| limit.resource);
+        let limit = judged.account.limit;
+        let late = "the sender was woken too late to offer the requested rate";
+        let is_said = limit.as_ref().is_some_and(|limit| limit.evidence[0].statement == late);
+        assert_eq!(is_said, verdict == Verdict::Invalid, "{limit:?}");
+        let resource = limit.map(|limit| limit.resource);
         let is_cpu = resource == Some(Resource::Cpu);
         assert_eq!(verdict == Verdict::Invalid, is_cpu, "{sent} {came}: {resource:?}");
     }
