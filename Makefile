@@ -10,7 +10,7 @@ help:
 	@echo "make test     install what the tests need, then run every test"
 	@echo "make quick    format, lint, and the unit tests of the crates that you changed"
 	@echo "make bench    compare side by side with other tools (some three hours on a quiet machine)"
-	@echo "             NEPER=FILE: with neper's tcp_rr beside daq"
+	@echo "             NEPER=FILE: with neper's tcp_rr beside daq; FILEBENCH=FILE: filebench beside files"
 	@echo "make deny     check licences, sources and advisories of dependencies (needs cargo-deny)"
 	@echo "make fuzz     fuzz every parser of foreign input for a minute each (needs cargo-fuzz)"
 
@@ -43,6 +43,7 @@ bench: build
 	set -e; for suite in stream fleet lab transfer timeline; do \
 	  cargo run --release --package kagiri-bench -- $$suite; done
 	cargo run --release --package kagiri-bench -- daq $(if $(NEPER),--neper $(NEPER))
+	$(if $(FILEBENCH),cargo run --release --package kagiri-bench -- files --filebench $(FILEBENCH))
 
 deny:
 	@./scripts/deny
