@@ -149,7 +149,7 @@ fn read_only_mount_is_refused_with_its_name() {
     let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
     mount(None::<&str>, &small, None::<&str>, read_only, None::<&str>).expect("remounted");
     let ended = world.measure(&["files", "small", "--time", "1s"], PATIENCE);
-    ended.fails(1, &["small/", "Read-only file system"]);
+    ended.fails(1, &["small/", "Read-only file system", "give a directory in which"]);
 }
 
 #[test]

@@ -72,7 +72,9 @@ impl Part for FolderPart {
 fn make(journal: &Journal, dir: &Path) -> Result<OwnedFolder, PartError> {
     for number in 0..FOLDERS_MAX {
         let name = format!("kagiri-files-{}-{number}", std::process::id());
-        let made = OwnedFolder::create(journal, &dir.join(name)).map_err(PartError::new)?;
+        let made = OwnedFolder::create(journal, &dir.join(name)).map_err(|error| {
+            PartError::new(format!("{error}; give a directory in which this user can make files"))
+        })?;
         if let Some(folder) = made {
             return Ok(folder);
         }
