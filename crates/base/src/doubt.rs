@@ -87,12 +87,15 @@ impl Doubt {
             Self::NoisyNeighbour { .. } => "repeat on a quiet host, or with --repeat 5, and compare medians",
             Self::CpuStolen { .. } => "repeat at another time or on a dedicated host",
             Self::SamplesMissing { .. } => {
-                "repeat on a quiet host; samples are lost if the sampler is late or a program ends"
+                "measure for longer, on a quiet host; samples are lost if a trial is short, the sampler is \
+                 late or a program ends"
             }
             Self::NotSampled { .. } => "run as root, or on a kernel that provides it",
             Self::ServerNotVisible { .. } => "run an agent on the server's host to see its load",
             Self::CapacityIsLowerBound { reason } => match reason.as_str() {
-                lower_bound::NO_LOAD_FAILED => "raise --max (kagiri transfer: use --search)",
+                lower_bound::NO_LOAD_FAILED => {
+                    "search among larger loads: --max N, or --search N where the command has it"
+                }
                 lower_bound::OTHERS => "measure again when the host is quiet",
                 _ => "measure from further hosts as well (--place)",
             },

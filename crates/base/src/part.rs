@@ -69,6 +69,8 @@ pub struct HostContext {
     pub ceilings: BTreeMap<Resource, Ceiling>,
     /// Where this host keeps what outlives a run: made content, results.
     pub data_dir: PathBuf,
+    /// The storage that is measured where a plan names no directory: a lab host's mount, or else its disk.
+    pub storage: Option<PathBuf>,
     /// Where changes to the system are written down before they are made.
     pub journal_dir: PathBuf,
     /// The kagiri program itself, for parts that run as processes of their own.
@@ -91,6 +93,7 @@ impl HostContext {
             program_group: None,
             ceilings: BTreeMap::new(),
             data_dir,
+            storage: None,
             journal_dir,
             program,
             stop: Arc::default(),

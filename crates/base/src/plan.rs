@@ -13,16 +13,23 @@
 //! [place]                      # on which hosts; here, unless said
 //! server = "nas"
 //!
+//! [qos]                        # the policy of `kagiri qos` that is in force meanwhile; none, unless said
+//! policy = "qos/robots.toml"
+//! hosts = ["robots"]
+//!
 //! [[variant]]
 //! name = "nginx"
 //! stream.server.kind = "nginx"    # what differs
 //! place.server = "nas-2"
 //! ```
 
+mod policy;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub use self::policy::PolicyWish;
 use crate::objective::Objective;
 use crate::placement::{Wish, Wishes};
 pub use crate::plan_error::PlanError;
@@ -43,6 +50,9 @@ pub struct Variant {
     /// On which hosts its parts run; those that are left out run here.
     #[serde(default, skip_serializing_if = "Wishes::is_empty")]
     pub place: Wishes,
+    /// The policy of `kagiri qos` that is in force while it is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos: Option<PolicyWish>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -142,11 +152,13 @@ struct Head {
     #[serde(default)]
     place: Map<String, Value>,
     #[serde(default)]
+    qos: Map<String, Value>,
+    #[serde(default)]
     variant: Vec<Map<String, Value>>,
 }
 
-const HEAD_KEYS: [&str; 9] =
-    ["schema", "name", "workload", "repeats", "seed", "require", "lab", "place", "variant"];
+const HEAD_KEYS: [&str; 10] =
+    ["schema", "name", "workload", "repeats", "seed", "require", "lab", "place", "qos", "variant"];
 
 fn one<T: From<u8>>() -> T {
     1.into()
@@ -163,7 +175,7 @@ impl Plan {
             seed: one(),
             require: Vec::new(),
             lab: None,
-            variants: vec![Variant { name: variant.to_owned(), settings, place: Wishes::new() }],
+            variants: vec![Variant { name: variant.to_owned(), settings, place: Wishes::new(), qos: None }],
         }
     }
 
@@ -189,7 +201,12 @@ impl Plan {
             .iter()
             .map(|variant| {
                 let settings = without_nulls(&variant.settings);
-                json!({ "name": variant.name, &self.workload: settings, "place": variant.place })
+                let place = &variant.place;
+                let mut table = json!({ "name": variant.name, &self.workload: settings, "place": place });
+                if let Some(qos) = &variant.qos {
+                    table["qos"] = json!(qos);
+                }
+                table
             })
             .collect();
         let mut table = json!({
@@ -228,11 +245,12 @@ impl Plan {
         }
         let mut variants = Vec::new();
         for overlay in head.variant {
-            variants.push(variant(overlay, (&shared, &head.place), &head.workload, variants.len())?);
+            let below = Shared { settings: &shared, place: &head.place, qos: &head.qos };
+            variants.push(variant(overlay, below, &head.workload, variants.len())?);
         }
         if variants.is_empty() {
-            let place = wishes(head.place)?;
-            variants.push(Variant { name: "default".into(), settings: shared, place });
+            let (place, qos) = (wishes(head.place)?, policy::wish(head.qos)?);
+            variants.push(Variant { name: "default".into(), settings: shared, place, qos });
         }
         for variant in &mut variants {
             let resolved = resolve(&head.workload, variant.settings.take());
@@ -268,10 +286,18 @@ fn check_head(head: &Head) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// One `[[variant]]`: its name, and its settings and places laid over the shared ones.
+/// What the variants of a plan have in common.
+#[derive(Clone, Copy)]
+struct Shared<'a> {
+    settings: &'a Value,
+    place: &'a Map<String, Value>,
+    qos: &'a Map<String, Value>,
+}
+
+/// One `[[variant]]`: its name, and its settings, places and policy laid over the shared ones.
 fn variant(
     mut overlay: Map<String, Value>,
-    (shared, shared_place): (&Value, &Map<String, Value>),
+    shared: Shared<'_>,
     workload: &str,
     index: usize,
 ) -> Result<Variant, PlanError> {
@@ -286,21 +312,26 @@ fn variant(
         None => format!("variant {}", index + 1),
     };
     let difference = overlay.shift_remove(workload);
-    let mut place = shared_place.clone();
+    let (mut place, mut qos) = (shared.place.clone(), shared.qos.clone());
     match overlay.shift_remove("place") {
         Some(Value::Object(own)) => place.extend(own),
         Some(_) => return Err(PlanError::of_key("place", "expected a table of roles and hosts")),
         None => {}
     }
+    match overlay.shift_remove("qos") {
+        Some(Value::Object(own)) => qos.extend(own),
+        Some(_) => return Err(PlanError::of_key("qos", "expected a table with policy and hosts")),
+        None => {}
+    }
     if let Some(unknown) = overlay.keys().next() {
-        let problem = format!("unknown key in variant '{name}'; expected name, place or {workload}");
+        let problem = format!("unknown key in variant '{name}'; expected name, place, qos or {workload}");
         return Err(PlanError::of_key(unknown, problem));
     }
-    let mut settings = shared.clone();
+    let mut settings = shared.settings.clone();
     if let Some(difference) = difference {
         lay_over(&mut settings, difference);
     }
-    Ok(Variant { name, settings, place: wishes(place)? })
+    Ok(Variant { name, settings, place: wishes(place)?, qos: policy::wish(qos)? })
 }
 
 fn wishes(table: Map<String, Value>) -> Result<Wishes, PlanError> {

@@ -31,6 +31,8 @@ pub struct Presentation {
     pub resources: &'static [&'static ResourceSpec],
     /// What the columns of the table of loads mean; empty where their names say it.
     pub columns_note: &'static str,
+    /// Whether a run is answered in a few lines, unless everything is asked for.
+    pub is_brief: bool,
 }
 
 /// A panel of the report's timeline.
@@ -51,6 +53,7 @@ impl Presentation {
         panels_below: &[],
         resources: &[],
         columns_note: "",
+        is_brief: false,
     };
 }
 

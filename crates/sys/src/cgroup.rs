@@ -6,6 +6,7 @@
 
 mod existing;
 mod limits;
+mod unified;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use crate::{Error, Result};
 
 pub use existing::ExistingGroup;
 pub use limits::{GroupLimits, cpu_reader_of, limits_of};
+pub use unified::{UnifiedGroup, unified_path};
 
 /// The quota period in microseconds: the kernel's default.
 const PERIOD_US: u64 = 100_000;

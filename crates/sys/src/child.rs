@@ -1,6 +1,7 @@
 //! Programs run as children that never outlive this one: with a deadline to become ready and a way to end.
 
 mod detached;
+mod foreground;
 mod output;
 pub mod suspended_child;
 
@@ -23,7 +24,9 @@ use crate::{Error, Result};
 use output::Output;
 
 pub use crate::process::{is_running, terminate};
+pub(crate) use detached::spawn_in_own_session;
 pub use detached::{redirect_output, start_detached};
+pub use foreground::run_in_foreground;
 
 /// How long the last words of an ended process may take. Its pipes are closed by then, for its group was
 /// killed with it; only the threads that read them may still wait for a CPU, or one that left the group hold

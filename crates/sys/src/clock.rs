@@ -12,6 +12,13 @@ pub fn monotonic_ns() -> u64 {
     read_ns(libc::CLOCK_MONOTONIC)
 }
 
+/// As [`monotonic_ns`], and it counts the time in which the machine is suspended; `CLOCK_BOOTTIME`,
+/// `clock_gettime(2)`.
+#[inline]
+pub fn boottime_ns() -> u64 {
+    read_ns(libc::CLOCK_BOOTTIME)
+}
+
 /// Nanoseconds since 1970-01-01 UTC; may jump when the clock is set. `CLOCK_REALTIME`, `clock_gettime(2)`.
 #[inline]
 pub fn realtime_ns() -> u64 {

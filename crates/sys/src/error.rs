@@ -40,7 +40,9 @@ impl Error {
 /// What to do about the common kernel answers.
 fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
-        io::ErrorKind::PermissionDenied => " (run as root, or leave out what needs it)",
+        io::ErrorKind::PermissionDenied => {
+            " (this user may not do it: leave out what needs it, or run as root)"
+        }
         io::ErrorKind::StorageFull => " (free some space or choose another directory)",
         io::ErrorKind::ResourceBusy => " (something still uses it)",
         _ => "",

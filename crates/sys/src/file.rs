@@ -4,6 +4,7 @@
 //! refused by the kernel itself (`openat2(2)`, `RESOLVE_BENEATH`, Linux 5.6), so path traversal is impossible
 //! by construction. [`PendingFile`] is a file without a name until it is complete.
 
+mod in_place;
 mod owned;
 
 use std::ffi::{CString, OsStr, OsString};
@@ -16,13 +17,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
 use nix::fcntl::{
-    AT_FDCWD, AtFlags, FallocateFlags, OFlag, OpenHow, ResolveFlag, fallocate, openat2, renameat,
+    AT_FDCWD, AtFlags, FallocateFlags, OFlag, OpenHow, RenameFlags, ResolveFlag, fallocate, openat2,
+    renameat, renameat2,
 };
 use nix::sys::stat::Mode;
-use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+use nix::unistd::{UnlinkatFlags, fsync, linkat, unlinkat};
 
 use crate::Error;
 
+pub use in_place::rewrite_in_place;
 pub use owned::OwnedFolder;
 
 /// How often a lookup is tried again that raced with a rename (`openat2(2)` answers EAGAIN).
@@ -59,14 +62,35 @@ impl Directory {
     /// Errors: EXDEV when the path leads out, ELOOP through a magic link, and what `open(2)` says.
     pub fn open_beneath(&self, relative: &Path) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        self.resolve(relative, flags, Mode::empty()).map(File::from)
+        self.resolve(relative, flags, Mode::empty(), ResolveFlag::empty()).map(File::from)
     }
 
     /// Opens the directory at `relative`.
     /// Errors: As [`Directory::open_beneath`], and ENOTDIR.
     pub fn subdirectory(&self, relative: &Path) -> io::Result<Self> {
+        self.subdirectory_by(relative, ResolveFlag::empty())
+    }
+
+    /// As [`Directory::subdirectory`], through directories only, so that each has one path.
+    /// Errors: also ELOOP where there is a symbolic link.
+    pub fn subdirectory_without_links(&self, relative: &Path) -> io::Result<Self> {
+        self.subdirectory_by(relative, ResolveFlag::RESOLVE_NO_SYMLINKS)
+    }
+
+    fn subdirectory_by(&self, relative: &Path, further: ResolveFlag) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-        self.resolve(relative, flags, Mode::empty()).map(|fd| Self { fd })
+        self.resolve(relative, flags, Mode::empty(), further).map(|fd| Self { fd })
+    }
+
+    /// Removes the file (not a directory) with this name, one path component, from the disk: the directory is
+    /// synced (`fsync(2)`). A link is removed, not followed.
+    /// Errors: what `unlink(2)` says.
+    pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+        if name.as_bytes().contains(&b'/') {
+            return Err(Errno::EINVAL.into());
+        }
+        unlinkat(&self.fd, name, UnlinkatFlags::NoRemoveDir)?;
+        sync_directory(&self.fd)
     }
 
     /// Its entries, `.` and `..` left out, in the file system's order. Needs `/proc`.
@@ -74,12 +98,18 @@ impl Directory {
         std::fs::read_dir(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
     }
 
-    fn resolve(&self, relative: &Path, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
+    fn resolve(
+        &self,
+        relative: &Path,
+        flags: OFlag,
+        mode: Mode,
+        further: ResolveFlag,
+    ) -> io::Result<OwnedFd> {
         let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
         let how = OpenHow::new()
             .flags(flags | OFlag::O_CLOEXEC)
             .mode(mode)
-            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS | further);
         for _ in 0..RACES_MAX {
             match openat2(&self.fd, relative, how) {
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
@@ -121,7 +151,7 @@ impl PendingFile {
     /// A new, empty file that will appear in `directory`, with permissions 0666 less the umask.
     pub fn create(directory: Directory) -> io::Result<Self> {
         let mode = Mode::from_bits_truncate(0o666);
-        match directory.resolve(Path::new(""), OFlag::O_TMPFILE | OFlag::O_RDWR, mode) {
+        match directory.resolve(Path::new(""), OFlag::O_TMPFILE | OFlag::O_RDWR, mode, ResolveFlag::empty()) {
             Ok(fd) => return Ok(Self { directory, file: fd.into(), hidden_name: None }),
             // What `open(2)` names for file systems and kernels without O_TMPFILE.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) => {}
@@ -129,7 +159,8 @@ impl PendingFile {
         }
         let name = hidden_name();
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_RDWR;
-        let fd = directory.resolve(Path::new(OsStr::from_bytes(name.as_bytes())), flags, mode)?;
+        let path = Path::new(OsStr::from_bytes(name.as_bytes()));
+        let fd = directory.resolve(path, flags, mode, ResolveFlag::empty())?;
         Ok(Self { directory, file: fd.into(), hidden_name: Some(name) })
     }
 
@@ -142,39 +173,42 @@ impl PendingFile {
         Ok(crate::disk::space_of(&nix::sys::statvfs::fstatvfs(&self.file)?))
     }
 
-    /// Reserves `len_bytes` from `offset_bytes` in one request, so that the file system can lay them out
-    /// contiguously (`fallocate(2)`); `grow` also makes the file that long. `Ok(false)`: this file system
-    /// cannot reserve.
-    /// Errors: ENOSPC or EDQUOT when it does not fit, EFBIG.
+    /// [`reserve`] in this file.
     pub fn reserve(&self, offset_bytes: u64, len_bytes: u64, grow: bool) -> io::Result<bool> {
-        let too_large = || io::Error::from(Errno::EFBIG);
-        let offset = libc::off_t::try_from(offset_bytes).map_err(|_| too_large())?;
-        let len = libc::off_t::try_from(len_bytes).map_err(|_| too_large())?;
-        if len == 0 {
-            return Ok(true);
-        }
-        let flags = if grow { FallocateFlags::empty() } else { FallocateFlags::FALLOC_FL_KEEP_SIZE };
-        loop {
-            return match fallocate(&self.file, flags, offset, len) {
-                Ok(()) => Ok(true),
-                Err(Errno::EINTR) => continue,
-                Err(Errno::EOPNOTSUPP) => Ok(false),
-                Err(e) => Err(e.into()),
-            };
-        }
+        reserve(&self.file, offset_bytes, len_bytes, grow)
     }
 
     /// Gives the file its name, replacing a file that has it, in one step: a reader sees the old or the new
-    /// file, never a part. `name` is one path component.
-    /// Errors: `io::Error` (EISDIR when a directory has the name); nothing is left behind then.
-    pub fn publish(mut self, name: &OsStr) -> io::Result<Published> {
+    /// file, never a part, also after a power failure. The file and its name are on the disk when this
+    /// returns (`fsync(2)` of both). `name` is one path component.
+    /// Errors: `io::Error` (EISDIR when a directory has the name); nothing is left behind then, unless only
+    /// the name could not be put on the disk.
+    pub fn publish(self, name: &OsStr) -> io::Result<Published> {
+        self.publish_by(name, true)
+    }
+
+    /// As [`PendingFile::publish`], if nothing has the name.
+    /// Errors: also EEXIST.
+    pub fn publish_new(self, name: &OsStr) -> io::Result<()> {
+        self.publish_by(name, false).map(drop)
+    }
+
+    fn publish_by(self, name: &OsStr, replaces: bool) -> io::Result<Published> {
         if name.is_empty() || name.as_bytes().contains(&b'/') || name == "." || name == ".." {
             return Err(io::Error::from(Errno::EINVAL));
         }
+        self.file.sync_all()?;
+        let directory = self.directory.fd.try_clone()?;
+        let published = self.name(name, replaces)?;
+        sync_directory(&directory)?;
+        Ok(published)
+    }
+
+    fn name(mut self, name: &OsStr, may_replace: bool) -> io::Result<Published> {
         if self.hidden_name.is_none() {
             match self.link(name) {
                 Ok(()) => return Ok(Published::Created),
-                Err(Errno::EEXIST) => {}
+                Err(Errno::EEXIST) if may_replace => {}
                 Err(e) => return Err(e.into()),
             }
             // `linkat` cannot replace: take a hidden name first, then rename over.
@@ -183,6 +217,17 @@ impl PendingFile {
             self.hidden_name = Some(hidden);
         }
         let Some(hidden) = self.hidden_name.clone() else { return Err(Errno::EINVAL.into()) };
+        if !may_replace {
+            renameat2(
+                &self.directory,
+                hidden.as_c_str(),
+                &self.directory,
+                name,
+                RenameFlags::RENAME_NOREPLACE,
+            )?;
+            self.hidden_name = None;
+            return Ok(Published::Created);
+        }
         let replaces = nix::sys::stat::fstatat(&self.directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
         renameat(&self.directory, hidden.as_c_str(), &self.directory, name)?;
         self.hidden_name = None;
@@ -201,6 +246,36 @@ impl Drop for PendingFile {
             // A failure leaves a file whose name says what it is.
             let _ = unlinkat(&self.directory, name.as_c_str(), UnlinkatFlags::NoRemoveDir);
         }
+    }
+}
+
+/// Reserves `len_bytes` from `offset_bytes` of `file` in one request, so that the file system can lay them
+/// out contiguously (`fallocate(2)`); `grow` also makes the file that long. `Ok(false)`: this file system
+/// cannot reserve.
+/// Errors: ENOSPC or EDQUOT when it does not fit, EFBIG.
+pub fn reserve(file: &File, offset_bytes: u64, len_bytes: u64, grow: bool) -> io::Result<bool> {
+    let too_large = || io::Error::from(Errno::EFBIG);
+    let offset = libc::off_t::try_from(offset_bytes).map_err(|_| too_large())?;
+    let len = libc::off_t::try_from(len_bytes).map_err(|_| too_large())?;
+    if len == 0 {
+        return Ok(true);
+    }
+    let flags = if grow { FallocateFlags::empty() } else { FallocateFlags::FALLOC_FL_KEEP_SIZE };
+    loop {
+        return match fallocate(file, flags, offset, len) {
+            Ok(()) => Ok(true),
+            Err(Errno::EINTR) => continue,
+            Err(Errno::EOPNOTSUPP) => Ok(false),
+            Err(e) => Err(e.into()),
+        };
+    }
+}
+
+fn sync_directory(fd: &OwnedFd) -> io::Result<()> {
+    match fsync(fd) {
+        // Some file systems cannot sync a directory.
+        Ok(()) | Err(Errno::EINVAL) => Ok(()),
+        Err(e) => Err(e.into()),
     }
 }
 
@@ -263,6 +338,11 @@ mod tests {
         directory.open_beneath(Path::new("inside")).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "fine");
         assert_eq!(directory.entries().unwrap().count(), 4);
+        symlink("sub", root.join("by")).unwrap();
+        assert!(directory.subdirectory(Path::new("by")).is_ok());
+        assert!(directory.subdirectory_without_links(Path::new("sub")).is_ok());
+        let e = directory.subdirectory_without_links(Path::new("by")).unwrap_err();
+        assert_eq!(e.raw_os_error(), Some(libc::ELOOP), "{e}");
     }
 
     #[test]
@@ -285,6 +365,30 @@ mod tests {
         assert!(open().publish(OsStr::new("taken")).is_err());
         assert!(open().publish(OsStr::new("a/b")).is_err());
         assert_eq!(names(dir.path()), ["name", "taken"]);
+    }
+
+    #[test]
+    fn new_file_does_not_replace_another() {
+        let dir = tempfile::tempdir().unwrap();
+        for is_hidden in [false, true] {
+            let name = OsStr::new(if is_hidden { "hidden" } else { "nameless" });
+            let open = || {
+                let mut pending = PendingFile::create(Directory::open(dir.path()).unwrap()).unwrap();
+                if is_hidden && pending.hidden_name.is_none() {
+                    // As on a file system without O_TMPFILE.
+                    let hidden = hidden_name();
+                    pending.link(OsStr::from_bytes(hidden.as_bytes())).unwrap();
+                    pending.hidden_name = Some(hidden);
+                }
+                pending
+            };
+            let (first, second) = (open(), open());
+            first.file().write_all(b"first").unwrap();
+            first.publish_new(name).unwrap();
+            assert_eq!(second.publish_new(name).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(std::fs::read(dir.path().join(name)).unwrap(), b"first");
+        }
+        assert_eq!(names(dir.path()), ["hidden", "nameless"]);
     }
 
     #[test]

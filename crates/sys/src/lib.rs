@@ -12,18 +12,23 @@ pub mod disk;
 pub mod environment;
 pub mod file;
 pub mod journal;
+pub mod memory;
 pub mod net;
 pub mod netlink;
 pub mod netns;
 pub mod proc;
-mod process;
+pub mod process;
 pub mod random;
+pub mod seq_packet;
+pub mod shaping;
 pub mod span;
 pub mod stop;
 pub mod tap;
 pub mod thread;
 pub mod trace;
+pub mod tree;
 
 mod error;
+mod held_folder;
 
 pub use error::{Error, Result};

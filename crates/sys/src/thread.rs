@@ -53,6 +53,46 @@ pub fn set_realtime() -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Adds to this thread's nice value (`nice(2)`, which on Linux changes one thread); the kernel keeps the sum
+/// within -20 and 19.
+///
+/// Error: `PermissionDenied` for less than it was, without `CAP_SYS_NICE` or a sufficient `RLIMIT_NICE`.
+pub fn add_nice(increment: i32) -> io::Result<()> {
+    // SAFETY: getpriority takes two integers; 0 means this thread. The call itself returns 20 - nice.
+    let rank = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
+    let rank = i32::try_from(rank).ok().filter(|rank| *rank >= 0).ok_or_else(io::Error::last_os_error)?;
+    let nice = (20 - rank).saturating_add(increment);
+    // SAFETY: setpriority takes three integers and touches no memory of ours.
+    let code = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+    if code == 0 { Ok(()) } else { Err(denied(io::Error::last_os_error())) }
+}
+
+/// setpriority(2) says EACCES where others say EPERM.
+fn denied(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EACCES) => io::Error::from_raw_os_error(libc::EPERM),
+        _ => error,
+    }
+}
+
+/// Gives this thread's I/O a level in the best-effort class, 0 (first) to 7 (`ioprio_set(2)`). Only some I/O
+/// schedulers look at it (bfq, mq-deadline).
+pub fn set_io_priority(level: u8) -> io::Result<()> {
+    /// linux/ioprio.h; libc has no names for them.
+    const WHO_PROCESS: libc::c_int = 1;
+    const CLASS_BEST_EFFORT: libc::c_int = 2;
+    const CLASS_SHIFT: libc::c_int = 13;
+    const LEVEL_MAX: u8 = 7;
+    // The kernel takes further bits for something else.
+    if level > LEVEL_MAX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let priority = (CLASS_BEST_EFFORT << CLASS_SHIFT) | libc::c_int::from(level);
+    // SAFETY: ioprio_set takes three integers; 0 means this thread.
+    let code = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, priority) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Keeps this thread on one CPU (`sched_setaffinity(2)`). `cpu` is the kernel's number, see [`online_cpus`].
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
@@ -79,6 +119,14 @@ pub fn thread_cpu_ns() -> u64 {
 pub fn thread_ready_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Bytes that this process has caused to be read from storage so far, over all its threads (`read_bytes` of
+/// `/proc/self/io`, proc_pid_io(5)): what the page cache had is not in it. `None` where the kernel does not
+/// account for it. File systems without a block device do not count all of their reads in it.
+pub fn process_storage_read_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes:"))?.trim().parse().ok()
 }
 
 /// CPU time this process has used over all its threads, in nanoseconds (`CLOCK_PROCESS_CPUTIME_ID`).
@@ -146,6 +194,26 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn nice_and_io_level_are_those_of_this_thread_alone() {
+        // Field 19 of proc_pid_stat(5), the third behind the name being the state.
+        let nice = || {
+            let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            text.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse::<i32>().unwrap()
+        };
+        let before = nice();
+        std::thread::spawn(move || {
+            add_nice(2).unwrap();
+            add_nice(1).unwrap();
+            assert_eq!(nice(), (before + 3).min(19));
+            set_io_priority(7).unwrap();
+            assert!(set_io_priority(200).is_err(), "no further bits are set");
+        })
+        .join()
+        .unwrap();
+        assert_eq!(nice(), before);
     }
 
     #[test]

@@ -39,6 +39,21 @@ fn plan_round_trips_through_toml() {
 }
 
 #[test]
+fn policy_of_a_variant_takes_what_it_leaves_out_from_the_plan() {
+    let text = "workload = 'stream'\n[qos]\nhosts = ['robot-*', 'background']\n[[variant]]\nname = 'none'\n\
+                [[variant]]\nname = 'all'\nqos.policy = 'a.toml'\n[[variant]]\nname = 'one'\n\
+                qos = { policy = 'b.toml', hosts = 'robot-1' }\n";
+    let plan = read(text).unwrap();
+    let policies = plan.variants.iter().map(|variant| variant.qos.as_ref());
+    let found: Vec<_> = policies.map(|qos| qos.map(|qos| (qos.policy.as_str(), qos.hosts().hosts))).collect();
+    let of = |policy, hosts: &str| Some((policy, hosts.to_owned()));
+    assert_eq!(found, [None, of("a.toml", "robot-*, background"), of("b.toml", "robot-1")]);
+    assert_eq!(read(&plan.to_toml().unwrap()).unwrap(), plan);
+    let plain = read("workload = 'stream'\nqos.policy = 'a.toml'\n").unwrap();
+    assert_eq!(plain.variants[0].qos.as_ref().unwrap().hosts().hosts, crate::part::HERE);
+}
+
+#[test]
 fn plan_error_gives_line_and_expectation() {
     for (text, part) in [
         ("workload = 'stream'\nrepeat = 3\n", "line 2: repeat: unknown key; expected one of"),
@@ -48,6 +63,10 @@ fn plan_error_gives_line_and_expectation() {
         ("name = 'x'\n", "missing field `workload`"),
         ("[workload]\nkind = 'stream'\n", "line 1: workload: invalid type: map, expected a string"),
         ("workload = 'stream'\nrepeats = 'two'\n", "line 2: repeats: invalid type"),
+        ("workload = 'stream'\n[qos]\npolice = 'a'\n", "line 3: qos.police: unknown key; expected policy"),
+        ("workload = 'stream'\n[qos]\npolicy = 5\n", "line 3: qos.policy: expected the file"),
+        ("workload = 'stream'\n[qos]\nhosts = [5]\n", "line 3: qos.hosts: expected a list"),
+        ("workload = 'stream'\n[[variant]]\nqos = 'a.toml'\n", "line 3: qos: expected a table"),
         ("workload = 'dream'\n", "there is no workload 'dream'"),
         ("workload = 'stream'\nrequire = ['quick']\n", "line 2: require"),
         ("workload = 'stream'\n[[variant]]\nname='a'\n[[variant]]\nname='a'\n", "two variants"),

@@ -15,6 +15,11 @@ pub struct GroupLimits {
     pub cpu_quota_percent: Option<f64>,
     /// Bytes per second it may read from the device asked about.
     pub read_bytes_per_s: Option<u64>,
+    /// The same for writing to it.
+    pub write_bytes_per_s: Option<u64>,
+    /// Reads per second.
+    pub reads_per_s: Option<u64>,
+    pub writes_per_s: Option<u64>,
 }
 
 /// A controller's root folder and the group of a process below it.
@@ -57,18 +62,24 @@ fn read(root: &Path, pid: i32) -> io::Result<(Hierarchies, String)> {
     Ok((Hierarchies::find(root)?, membership))
 }
 
-/// The limits of process `pid`; those on reading for `device`, a whole disk.
+/// The limits of process `pid`; those of a disk for `device`, a whole disk.
 pub fn limits_of(root: &Path, pid: i32, device: Option<&BlockDevice>) -> io::Result<GroupLimits> {
     let (found, membership) = read(root, pid)?;
     let cpu = place_of(found.cpu, "cpu", &membership);
     let io = place_of(found.io, "blkio", &membership);
     let quotas =
         cpu.iter().flat_map(|place| place.folders().filter_map(|folder| quota(place.version, folder)));
-    let reads = io.iter().zip(device).flat_map(|(place, device)| {
-        let numbers = device.numbers();
-        place.folders().filter_map(move |folder| read_limit(place.version, folder, &numbers))
-    });
-    Ok(GroupLimits { cpu_quota_percent: quotas.min_by(f64::total_cmp), read_bytes_per_s: reads.min() })
+    let of_disk = |names: IoLimit| {
+        let (place, device) = (io.as_ref()?, device?);
+        place.folders().filter_map(|folder| io_limit(place.version, folder, &device.numbers(), names)).min()
+    };
+    Ok(GroupLimits {
+        cpu_quota_percent: quotas.min_by(f64::total_cmp),
+        read_bytes_per_s: of_disk(("read_bps", "rbps=")),
+        write_bytes_per_s: of_disk(("write_bps", "wbps=")),
+        reads_per_s: of_disk(("read_iops", "riops=")),
+        writes_per_s: of_disk(("write_iops", "wiops=")),
+    })
 }
 
 /// A reader of the CPU time and throttling of the group that `pid` is in. All processes of the group are
@@ -96,10 +107,13 @@ fn quota(version: CgroupVersion, folder: &Path) -> Option<f64> {
     (period_us > 0).then(|| quota_us as f64 * 100.0 / period_us as f64)
 }
 
-fn read_limit(version: CgroupVersion, folder: &Path, numbers: &str) -> Option<u64> {
+/// What a limit of a disk is called in version 1, and in version 2.
+type IoLimit = (&'static str, &'static str);
+
+fn io_limit(version: CgroupVersion, folder: &Path, numbers: &str, names: IoLimit) -> Option<u64> {
     let (name, key) = match version {
-        CgroupVersion::V1 => ("blkio.throttle.read_bps_device", ""),
-        CgroupVersion::V2 => ("io.max", "rbps="),
+        CgroupVersion::V1 => (format!("blkio.throttle.{}_device", names.0), ""),
+        CgroupVersion::V2 => ("io.max".to_owned(), names.1),
     };
     let text = std::fs::read(folder.join(name)).ok()?;
     lines(&text).find_map(|line| {

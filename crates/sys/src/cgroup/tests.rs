@@ -91,7 +91,16 @@ fn version_2_limits_are_written_in_its_format() {
     std::fs::create_dir_all(root.path().join("proc/42")).unwrap();
     std::fs::write(root.path().join("proc/42/cgroup"), membership).unwrap();
     let limits = limits_of(root.path(), 42, Some(&disk)).unwrap();
-    assert_eq!(limits, GroupLimits { cpu_quota_percent: Some(75.0), read_bytes_per_s: Some(13_750_000) });
+    let expected = GroupLimits {
+        cpu_quota_percent: Some(75.0),
+        read_bytes_per_s: Some(13_750_000),
+        ..GroupLimits::default()
+    };
+    assert_eq!(limits, expected);
+    std::fs::write(folder.join("io.max"), "7:7 rbps=max wbps=5 riops=max wiops=6").unwrap();
+    let limits = limits_of(root.path(), 42, Some(&disk)).unwrap();
+    assert_eq!((limits.read_bytes_per_s, limits.write_bytes_per_s), (None, Some(5)));
+    assert_eq!((limits.reads_per_s, limits.writes_per_s), (None, Some(6)));
 
     std::fs::write(folder.join("cpu.stat"), "usage_usec 5\nnr_throttled 2\n").unwrap();
     assert_eq!(cpu_reader_of(root.path(), 42).unwrap().read().unwrap().usage_ns, Some(5000));
@@ -120,10 +129,17 @@ fn tightest_group_limit_counts() {
         write(cpu.join(group), "cpu.cfs_period_us", "100000");
     }
     write(blkio.join("disk"), "blkio.throttle.read_bps_device", "7:1 99\n7:7 13750000\n");
+    write(blkio.join("disk"), "blkio.throttle.read_iops_device", "7:7 500\n");
     write(root.path().join("proc/7"), "cgroup", "9:cpu,cpuacct:/pod/one\n7:blkio:/disk\n0::/\n");
     let disk = device(root.path());
     let limits = limits_of(root.path(), 7, Some(&disk)).unwrap();
-    assert_eq!(limits, GroupLimits { cpu_quota_percent: Some(50.0), read_bytes_per_s: Some(13_750_000) });
+    let expected = GroupLimits {
+        cpu_quota_percent: Some(50.0),
+        read_bytes_per_s: Some(13_750_000),
+        reads_per_s: Some(500),
+        ..GroupLimits::default()
+    };
+    assert_eq!(limits, expected);
     assert_eq!(limits_of(root.path(), 7, None).unwrap().read_bytes_per_s, None);
     write(root.path().join("proc/8"), "cgroup", "9:cpu,cpuacct:/../../elsewhere\n");
     assert_eq!(limits_of(root.path(), 8, Some(&disk)).unwrap(), GroupLimits::default());

@@ -12,6 +12,11 @@ use crate::{Error, Result};
 /// Errors: there is no such program, or the kernel refuses to start it.
 pub fn start_detached(mut command: Command) -> Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    spawn_in_own_session(command)
+}
+
+/// [`start_detached`] with the standard input and output that the command has.
+pub(crate) fn spawn_in_own_session(mut command: Command) -> Result<Child> {
     // SAFETY: the closure makes one system call and allocates nothing.
     unsafe {
         command.pre_exec(|| {

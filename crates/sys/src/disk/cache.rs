@@ -107,7 +107,8 @@ fn mincore_window(file: RawFd, offset: u64, window: u64) -> io::Result<u64> {
     let size = usize::try_from(window).map_err(too_large)?;
     let offset = libc::off_t::try_from(offset).map_err(too_large)?;
     let mut present = vec![0u8; usize::try_from(window.div_ceil(page_bytes())).map_err(too_large)?];
-    // SAFETY: a new private mapping that is never read; it is unmapped below.
+    // SAFETY: a new mapping at a place of the kernel's choice, which shares the file's pages (what `mincore`
+    // looks at) and is never read; it is unmapped below.
     let start =
         unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ, libc::MAP_SHARED, file, offset) };
     if start == libc::MAP_FAILED {

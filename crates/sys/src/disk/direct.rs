@@ -28,12 +28,19 @@ impl DirectFile {
         if request_bytes == 0 || !request_bytes.is_multiple_of(BLOCK_BYTES) {
             return Err(Error::Refused(format!("{request_bytes} B is no multiple of {BLOCK_BYTES} B")));
         }
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(writable).custom_flags(libc::O_DIRECT).open(path);
-        let file = file.map_err(|error| Error::file("open", path, error))?;
+        let file = open(path, writable)?;
         let memory = vec![0; request_bytes + BLOCK_BYTES];
         let start = memory.as_ptr().align_offset(BLOCK_BYTES);
         Ok(Self { file, path: path.to_owned(), memory, start, request_bytes })
+    }
+
+    /// Reads from `path` from now on, with the same memory. Errors: as [`Self::open`]; the file stays then.
+    pub fn read_from(&mut self, path: &Path) -> Result<()> {
+        if self.path != path {
+            self.file = open(path, false)?;
+            path.clone_into(&mut self.path);
+        }
+        Ok(())
     }
 
     pub fn read_at(&mut self, offset: u64) -> Result<&[u8]> {
@@ -44,8 +51,18 @@ impl DirectFile {
 
     /// Writes one request of bytes that are all `byte` at `offset`.
     pub fn write_at(&mut self, offset: u64, byte: u8) -> Result<()> {
-        let memory = &mut self.memory[self.start..self.start + self.request_bytes];
-        memory.fill(byte);
+        self.request_mut().fill(byte);
+        self.write_request_at(offset)
+    }
+
+    /// The bytes of one request: what [`Self::write_request_at`] writes. A read replaces them.
+    pub fn request_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.request_bytes]
+    }
+
+    /// Writes the bytes of [`Self::request_mut`] at `offset`.
+    pub fn write_request_at(&self, offset: u64) -> Result<()> {
+        let memory = &self.memory[self.start..self.start + self.request_bytes];
         self.file.write_all_at(memory, offset).map_err(|error| Error::file("write", &self.path, error))
     }
 
@@ -67,6 +84,12 @@ impl DirectFile {
     }
 }
 
+fn open(path: &Path, writable: bool) -> Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(writable).custom_flags(libc::O_DIRECT).open(path);
+    file.map_err(|error| Error::file("open", path, error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,8 +105,18 @@ mod tests {
         assert_eq!(super::super::resident_bytes(file.path()).unwrap(), Some(0));
         assert!(direct.read_at(8192).unwrap().iter().all(|byte| *byte == 7));
         assert!(direct.read_at(0).unwrap().iter().all(|byte| *byte == 0));
+        direct.request_mut()[4096..].fill(9);
+        direct.write_request_at(0).unwrap();
+        let read = direct.read_at(0).unwrap();
+        assert!(read[..4096].iter().all(|byte| *byte == 0) && read[4096..].iter().all(|byte| *byte == 9));
         assert_eq!(direct.time_reads_ns(2, 8192).unwrap().len(), 2);
         assert!(direct.read_at(16_384).unwrap_err().to_string().contains("read"), "behind the end");
+        let other = tempfile::NamedTempFile::new_in(folder.parent().unwrap()).unwrap();
+        std::fs::write(other.path(), [3; 8192]).unwrap();
+        direct.read_from(other.path()).unwrap();
+        assert!(direct.read_at(0).unwrap().iter().all(|byte| *byte == 3));
+        assert!(direct.read_from(Path::new("/nowhere/f")).is_err());
+        assert!(direct.read_at(0).unwrap().iter().all(|byte| *byte == 3));
         assert!(matches!(DirectFile::open(file.path(), 100, false), Err(Error::Refused(_))));
     }
 }

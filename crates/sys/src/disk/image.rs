@@ -15,6 +15,22 @@ use crate::{Error, Result};
 /// Making a file system on a large sparse file takes seconds at most.
 const MKFS_FOR: Duration = Duration::from_secs(120);
 
+/// Runs `$0` with the arguments where only live mounts are, in a mount namespace of its own.
+///
+/// mkfs.btrfs looks at what is behind every mount of the machine, and gives up at a file of a FUSE mount
+/// whose server is dead, also of another user.
+const AMONG_LIVE_MOUNTS: &str = r#"
+while read -r source target rest; do
+  file=$source
+  case $source in
+    /dev/loop*) read -r file < "/sys/block/${source#/dev/}/loop/backing_file" || continue ;;
+    /*) ;;
+    *) continue ;;
+  esac
+  [ "$target" = / ] || stat "$file" > /dev/null 2>&1 || umount --lazy "$target"
+done < /proc/self/mounts
+PATH=$PATH:/usr/sbin:/sbin exec "$0" "$@""#;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileSystem {
@@ -65,7 +81,17 @@ impl FileSystem {
         let path = device.path().to_string_lossy();
         let mut arguments = self.arguments().to_vec();
         arguments.push(&path);
-        self.tool().run(&arguments, None, MKFS_FOR).map(drop)
+        match self.tool().run(&arguments, None, MKFS_FOR) {
+            Err(error) if error.to_string().contains("cannot check mount status") => {
+                let tool = self.tool();
+                let mut among_live = vec!["--mount", "sh", "-c", AMONG_LIVE_MOUNTS, tool.program];
+                among_live.extend(arguments);
+                HelperCommand { program: "unshare", package: "util-linux", ..tool }
+                    .run(&among_live, None, MKFS_FOR)
+                    .map(drop)
+            }
+            other => other.map(drop),
+        }
     }
 }
 

@@ -6,11 +6,29 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::EntryId;
+use super::file_system::FileSystem;
+use crate::netlink::NamespaceId;
 use crate::proc::boot_id;
+use crate::process::SocketChange;
+use crate::tree::OwnPaths;
 use crate::{Error, Result};
 
 /// The format of a journal file; readers refuse a newer one.
 pub(super) const VERSION: u32 = 1;
+
+/// A socket of another program, in a form that recognises it later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketId {
+    /// The process that held it, and when that was started (see [`crate::proc::start_ticks`]).
+    pub pid: i32,
+    pub start_ticks: u64,
+    /// The descriptor at which it was found.
+    pub fd: i32,
+    /// Its number in `/proc/PID/fd`.
+    pub inode: u64,
+    /// The kernel's own number of it, which no other socket gets (`SO_COOKIE`).
+    pub cookie: u64,
+}
 
 /// How to undo one change to the system, with what is needed to recognise it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +42,9 @@ pub enum Undo {
     DisableControllers { file: PathBuf, controllers: Vec<String> },
     /// Unmount `target` if the device `source` is mounted there.
     Unmount { target: PathBuf, source: PathBuf },
+    /// Cut the FUSE file system on `target`, a folder in a marked one of ours, off from its server, and
+    /// unmount it. For programs that mount by themselves: their device's name is not known before.
+    UnmountFuse { target: PathBuf },
     /// Detach a loop device (`/dev/loop3`) if `backing_file` is behind it.
     DetachLoop { device: PathBuf, backing_file: PathBuf },
     /// Remove a file that did not exist before.
@@ -32,8 +53,17 @@ pub enum Undo {
     RemoveFolder { path: PathBuf },
     /// Remove a folder that did not exist before, with all that is in it. It must not be a link, and nothing
     /// may be mounted below it. `owner`: the content of its file `.kagiri-owner`; a folder of the same name
-    /// with another owner is left alone.
-    RemoveTree { path: PathBuf, owner: String },
+    /// with another owner is left alone. `own`: only these paths in it are removed, and others stay; without
+    /// it, as in older journals, all are. `file_system`: where it was made; one that is not there counts as
+    /// removed only if that file system is mounted. Without it, as in older journals, it always does.
+    RemoveTree {
+        path: PathBuf,
+        owner: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        own: Option<OwnPaths>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file_system: Option<FileSystem>,
+    },
     /// Delete a network namespace named `kagiri-...`; with `end_processes` after ending the processes in it.
     DeleteNetns {
         name: String,
@@ -43,6 +73,27 @@ pub enum Undo {
     /// End a process if it is still the one that was started (see [`crate::proc::start_ticks`]); with `group`
     /// also the process group that it leads.
     KillProcess { pid: i32, start_ticks: u64, group: bool },
+    /// Delete the objects below `prefix` of an S3 bucket that did not exist before. The program does it, with
+    /// the credentials of its environment (see [`super::Leftover::replay_with`]): they are in no journal.
+    /// `endpoint`: the server's URL, unless it is Amazon's.
+    DeleteObjects { bucket: String, prefix: String, endpoint: Option<String> },
+    /// Give a socket of another program its settings back.
+    RestoreSocket { socket: SocketId, original: SocketChange },
+    /// Give those sockets of the processes in a control group no pacing rate and priority 0 that have this
+    /// rate, or this priority, from a BPF program of ours. `varies`: the rate may have been changed since,
+    /// and only its lowest 8 bits are ours.
+    RestoreNewSockets {
+        group: PathBuf,
+        change: SocketChange,
+        #[serde(default)]
+        varies: bool,
+    },
+    /// Delete the root queueing discipline of an interface if it is an HTB with this handle. `device`: the
+    /// interface's number in the namespace.
+    DeleteHtb { namespace: NamespaceId, interface: String, device: u32, handle: u32 },
+    /// Give a network setting (`net.ipv4.tcp_tso_rtt_log`) of a namespace its value back if it still is the
+    /// one that was set.
+    RestoreSysctl { namespace: NamespaceId, name: String, original: String, ours: String },
 }
 
 impl fmt::Display for Undo {
@@ -55,7 +106,9 @@ impl fmt::Display for Undo {
             Self::DisableControllers { file, controllers } => {
                 write!(f, "disable {} in {}", controllers.join(" "), file.display())
             }
-            Self::Unmount { target, .. } => write!(f, "unmount {}", target.display()),
+            Self::Unmount { target, .. } | Self::UnmountFuse { target } => {
+                write!(f, "unmount {}", target.display())
+            }
             Self::DetachLoop { device, backing_file } => {
                 write!(f, "detach {} from {}", device.display(), backing_file.display())
             }
@@ -64,6 +117,25 @@ impl fmt::Display for Undo {
             Self::RemoveTree { path, .. } => write!(f, "remove {} and all in it", path.display()),
             Self::DeleteNetns { name, .. } => write!(f, "delete network namespace {name}"),
             Self::KillProcess { pid, group: false, .. } => write!(f, "end process {pid}"),
+            Self::DeleteObjects { bucket, prefix, .. } => {
+                write!(f, "delete objects below s3://{bucket}/{prefix}/")
+            }
+            Self::RestoreSocket { socket, original } => {
+                let (fd, pid) = (socket.fd, socket.pid);
+                let what = match (original.pacing.is_some(), original.priority.is_some()) {
+                    (true, true) => "pacing rate and priority",
+                    (false, true) => "priority",
+                    (_, false) => "pacing rate",
+                };
+                write!(f, "restore the {what} of socket {fd} of process {pid}")
+            }
+            Self::RestoreNewSockets { group, .. } => {
+                write!(f, "restore the pacing rate and priority of new sockets of {}", group.display())
+            }
+            Self::DeleteHtb { interface, handle, .. } => {
+                write!(f, "delete queueing discipline htb {:x}: of {interface}", handle >> 16)
+            }
+            Self::RestoreSysctl { name, original, .. } => write!(f, "set {name} to {original}"),
             Self::KillProcess { pid, group: true, .. } => write!(f, "end process {pid} and its group"),
         }
     }

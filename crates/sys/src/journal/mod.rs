@@ -6,14 +6,19 @@
 //! Undoing is idempotent: what is already gone counts as done.
 //!
 //! One file per owner, JSON lines: a header naming the owner, then `{"id":1,"undo":{...}}` before each change
-//! and `{"done":1}` after it was undone. A last line cut short belongs to a change that was never begun.
+//! and `{"done":1}` after it was undone. A last line cut short belongs to a change that was never begun. A
+//! file that has grown long is written anew with what is still to be undone.
 
 mod entry;
+mod file_system;
+pub(crate) mod network;
 pub(crate) mod ownership;
 mod processes;
 mod recovery;
+mod remove_tree;
 mod undo;
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -23,14 +28,20 @@ use std::time::Duration;
 
 use nix::unistd::Uid;
 
-pub use entry::{Outcome, Undo, UndoResult};
+pub use entry::{Outcome, SocketId, Undo, UndoResult};
+pub use file_system::FileSystem;
 pub use recovery::{Leftover, Leftovers};
+pub(crate) use remove_tree::outcome_of;
 pub(crate) use undo::perform;
 
 use crate::{Error, Result};
 use entry::{Header, Line};
+use undo::{Removed, perform_by};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+/// A file longer than this is written anew. Readers refuse one of 16 MiB.
+const COMPACT_BYTES: u64 = 2 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct EntryId(u64);
 
@@ -50,6 +61,10 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     file: File,
+    header: Header,
+    /// Length of the file, and at which it is written anew.
+    bytes: u64,
+    compact_bytes: u64,
     next_id: u64,
     /// Changes made and not yet undone, oldest first.
     pending: Vec<(EntryId, Undo)>,
@@ -73,8 +88,10 @@ impl Journal {
         make_private_folder(folder)?;
         let header = Header::of_this_process()?;
         let (path, file) = create_file(folder, &header)?;
-        let mut state = State { file, next_id: 1, pending: Vec::new() };
-        append(&mut state.file, &path, &header, true)?;
+        let mut state =
+            State { file, header, bytes: 0, compact_bytes: COMPACT_BYTES, next_id: 1, pending: Vec::new() };
+        state.bytes = append(&mut state.file, &path, &state.header)?;
+        state.file.sync_data().map_err(|error| Error::file("write journal", &path, error))?;
         // The name must survive a crash as well.
         File::open(folder)
             .and_then(|folder| folder.sync_all())
@@ -95,11 +112,12 @@ impl Journal {
     /// [`Journal::record`] for several changes with one wait for the disk: the first is undone last.
     pub fn record_all(&self, undos: Vec<Undo>) -> Result<Vec<EntryId>> {
         let mut state = self.state();
+        state.compact(&self.shared.path);
         let ids: Vec<EntryId> = (state.next_id..).map(EntryId).take(undos.len()).collect();
         state.next_id += undos.len() as u64;
         let mut written = Vec::with_capacity(undos.len());
         for (id, undo) in ids.iter().copied().zip(undos) {
-            append(&mut state.file, &self.shared.path, &Line::Undo { id, undo: undo.clone() }, false)?;
+            state.append(&self.shared.path, &Line::Undo { id, undo: undo.clone() })?;
             written.push((id, undo));
         }
         state.file.sync_data().map_err(|error| Error::file("write journal", &self.shared.path, error))?;
@@ -110,14 +128,33 @@ impl Journal {
 
     /// Says that the change of entry `id` no longer exists: it was undone by other means, or never made.
     pub fn done(&self, id: EntryId) -> Result<()> {
+        self.done_all(&[id])
+    }
+
+    /// [`Journal::done`] for several entries.
+    pub fn done_all(&self, ids: &[EntryId]) -> Result<()> {
+        let done: HashSet<EntryId> = ids.iter().copied().collect();
         let mut state = self.state();
-        state.pending.retain(|(pending, _)| *pending != id);
-        // Not synced: if the line is lost, undoing again finds nothing to do.
-        append(&mut state.file, &self.shared.path, &Line::Done { done: id }, false)
+        state.pending.retain(|(pending, _)| !done.contains(pending));
+        // Not synced: if a line is lost, undoing again finds nothing to do.
+        ids.iter().try_for_each(|id| state.append(&self.shared.path, &Line::Done { done: *id }))
     }
 
     /// Undoes entry `id` now. `None` when it is already done.
     pub fn undo(&self, id: EntryId) -> Option<UndoResult> {
+        self.settle(id, perform)
+    }
+
+    /// [`Self::undo`], where `step` undoes it by what the caller holds open, and counts what it removes.
+    pub(crate) fn undo_by(
+        &self,
+        id: EntryId,
+        step: Arc<dyn Fn(&Removed) -> Outcome + Send + Sync>,
+    ) -> Option<UndoResult> {
+        self.settle(id, |undo| perform_by(undo, step))
+    }
+
+    fn settle(&self, id: EntryId, perform: impl FnOnce(Undo) -> UndoResult) -> Option<UndoResult> {
         let undo =
             self.state().pending.iter().find(|(pending, _)| *pending == id).map(|(_, undo)| undo.clone())?;
         // Not under the lock: undoing may take seconds.
@@ -131,8 +168,27 @@ impl Journal {
 
     /// Undoes all that is left, newest first, going on after failures. Failed entries stay in the journal.
     pub fn undo_all(&self) -> Vec<UndoResult> {
-        let ids: Vec<EntryId> = self.state().pending.iter().rev().map(|(id, _)| *id).collect();
-        ids.into_iter().filter_map(|id| self.undo(id)).collect()
+        let pending = self.state().pending.clone();
+        self.undo_pending(pending)
+    }
+
+    /// [`Self::undo_all`] for these entries.
+    pub fn undo_each(&self, ids: &[EntryId]) -> Vec<UndoResult> {
+        let wanted: HashSet<EntryId> = ids.iter().copied().collect();
+        let pending = self.state().pending.clone();
+        self.undo_pending(pending.into_iter().filter(|(id, _)| wanted.contains(id)).collect())
+    }
+
+    fn undo_pending(&self, pending: Vec<(EntryId, Undo)>) -> Vec<UndoResult> {
+        let mut restored = undo::perform_for_sockets(&pending);
+        let settled = restored.iter().filter(|(_, outcome)| outcome.is_settled()).map(|(id, _)| *id);
+        // The changes are undone even if that cannot be written down.
+        let _ = self.done_all(&settled.collect::<Vec<_>>());
+        let undo = |(id, undo)| match restored.remove(&id) {
+            Some(outcome) => Some(UndoResult { undo, outcome }),
+            None => self.undo(id),
+        };
+        pending.into_iter().rev().filter_map(undo).collect()
     }
 
     /// How many changes are not undone yet.
@@ -146,6 +202,12 @@ impl Journal {
         recovery::find(folder, patience)
     }
 
+    /// The journal at `path` as soon as its owner, which is ending, has ended; looks every `step`. `None`:
+    /// the owner has removed it in good order, or still lives after `patience`.
+    pub fn leftover_at(path: &Path, patience: Duration, step: Duration) -> Result<Option<Leftover>> {
+        recovery::wait_for(path, patience, step)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere must not keep changes from being undone; the state is consistent after each
         // statement.
@@ -153,13 +215,50 @@ impl Journal {
     }
 }
 
+impl State {
+    fn append(&mut self, path: &Path, line: &Line) -> Result<()> {
+        self.bytes += append(&mut self.file, path, line)?;
+        Ok(())
+    }
+
+    /// Writes the file anew if it has grown long: for a program that changes and restores for days. If that
+    /// fails, the old file is used on.
+    fn compact(&mut self, path: &Path) {
+        if self.bytes < self.compact_bytes {
+            return;
+        }
+        let write = || -> Result<(File, u64)> {
+            let new = path.with_extension("new");
+            let failed = |error| Error::file("write journal", &new, error);
+            let mut options = OpenOptions::new();
+            options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+            let mut file = options.open(&new).map_err(failed)?;
+            file.set_len(0).map_err(failed)?;
+            let mut bytes = append(&mut file, &new, &self.header)?;
+            for (id, undo) in &self.pending {
+                bytes += append(&mut file, &new, &Line::Undo { id: *id, undo: undo.clone() })?;
+            }
+            file.sync_data().and_then(|()| std::fs::rename(&new, path)).map_err(failed)?;
+            if let Some(folder) = path.parent() {
+                File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+            }
+            Ok((file, bytes))
+        };
+        if let Ok((file, bytes)) = write() {
+            (self.file, self.bytes) = (file, bytes);
+        }
+        self.compact_bytes = COMPACT_BYTES.max(2 * self.bytes);
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut all = true;
+        let mut restored = undo::perform_for_sockets(&state.pending);
         while let Some((id, undo)) = state.pending.pop() {
-            if perform(undo).outcome.is_settled() {
-                let _ = append(&mut state.file, &self.path, &Line::Done { done: id }, false);
+            if restored.remove(&id).unwrap_or_else(|| perform(undo).outcome).is_settled() {
+                let _ = state.append(&self.path, &Line::Done { done: id });
             } else {
                 all = false;
             }
@@ -226,10 +325,11 @@ fn create_file(folder: &Path, header: &Header) -> Result<(PathBuf, File)> {
     Err(Error::Refused(format!("{} holds 10,000 journals of this process already", folder.display())))
 }
 
-fn append(file: &mut File, path: &Path, line: &impl serde::Serialize, sync: bool) -> Result<()> {
+/// Returns how many bytes it wrote.
+fn append(file: &mut File, path: &Path, line: &impl serde::Serialize) -> Result<u64> {
     let failed = |error: std::io::Error| Error::file("write journal", path, error);
     let mut text = serde_json::to_vec(line).map_err(|error| failed(error.into()))?;
     text.push(b'\n');
     file.write_all(&text).map_err(failed)?;
-    if sync { file.sync_data().map_err(failed) } else { Ok(()) }
+    Ok(text.len() as u64)
 }

@@ -1,14 +1,16 @@
 //! Recovers journals that a crash left behind.
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 
 use super::entry::{Header, Line, Owner, VERSION};
+use super::undo::perform_for_sockets;
 use super::{EntryId, Outcome, Undo, UndoResult, perform};
 use crate::clock::Deadline;
 use crate::proc::boot_id;
@@ -67,11 +69,23 @@ impl Leftover {
     /// Undoes everything, newest first, continuing after failures. Failed steps are tried once more at the
     /// end, since a later step may have ended the process in their way. Removes the journal when all is
     /// settled, else keeps the failures for another attempt.
-    pub fn replay(mut self) -> Vec<UndoResult> {
+    pub fn replay(self) -> Vec<UndoResult> {
+        self.replay_with(&|_| None)
+    }
+
+    /// [`Self::replay`], where `by_caller` undoes what it returns an outcome for.
+    pub fn replay_with(mut self, by_caller: &dyn Fn(&Undo) -> Option<Outcome>) -> Vec<UndoResult> {
         let mut results: Vec<UndoResult> = Vec::new();
         let mut failed: Vec<(usize, EntryId)> = Vec::new();
+        let mut restored = match self.header.boot_id == boot_id() {
+            true => perform_for_sockets(&self.pending),
+            false => HashMap::new(),
+        };
         while let Some((id, undo)) = self.pending.pop() {
-            let result = self.perform(id, undo);
+            let result = match restored.remove(&id) {
+                Some(outcome) => self.settle(id, UndoResult { undo, outcome }),
+                None => self.perform(id, undo, by_caller),
+            };
             if !result.outcome.is_settled() {
                 failed.push((results.len(), id));
             }
@@ -79,7 +93,7 @@ impl Leftover {
         }
         for (place, id) in failed {
             if results[place..].iter().any(|result| result.outcome == Outcome::Done) {
-                results[place] = self.perform(id, results[place].undo.clone());
+                results[place] = self.perform(id, results[place].undo.clone(), by_caller);
             }
         }
         if results.iter().all(|result| result.outcome.is_settled()) && self.damaged == 0 {
@@ -88,16 +102,28 @@ impl Leftover {
         results
     }
 
-    fn perform(&self, id: EntryId, undo: Undo) -> UndoResult {
-        // After a restart of the machine only files are left; a process or device of that name is another
-        // one.
-        let survives =
-            matches!(undo, Undo::RemoveFile { .. } | Undo::RemoveFolder { .. } | Undo::RemoveTree { .. });
-        let result = if survives || self.header.boot_id == boot_id() {
+    fn perform(&self, id: EntryId, undo: Undo, by_caller: &dyn Fn(&Undo) -> Option<Outcome>) -> UndoResult {
+        // After a restart of the machine only files and objects are left; a process or device of that name is
+        // another one.
+        let survives = matches!(
+            undo,
+            Undo::RemoveFile { .. }
+                | Undo::RemoveFolder { .. }
+                | Undo::RemoveTree { .. }
+                | Undo::DeleteObjects { .. }
+        );
+        let result = if let Some(outcome) = by_caller(&undo) {
+            UndoResult { undo, outcome }
+        } else if survives || self.header.boot_id == boot_id() {
             perform(undo)
         } else {
             UndoResult { undo, outcome: Outcome::AlreadyGone }
         };
+        self.settle(id, result)
+    }
+
+    /// Writes down that an entry is settled, if it is.
+    fn settle(&self, id: EntryId, result: UndoResult) -> UndoResult {
         if result.outcome.is_settled()
             && let Ok(line) = serde_json::to_string(&Line::Done { done: id })
         {
@@ -105,6 +131,23 @@ impl Leftover {
             let _ = writeln!(&*self.file, "{line}");
         }
         result
+    }
+}
+
+/// Waits at most `patience` until the journal at `path` can be replayed because its owner has ended, looking
+/// every `step`. `None`: it does not exist any more, so its owner has ended in good order, or the owner
+/// lives.
+pub(super) fn wait_for(path: &Path, patience: Duration, step: Duration) -> Result<Option<Leftover>> {
+    let deadline = Deadline::after(patience);
+    loop {
+        match open(path)? {
+            Opened::Leftover(leftover) => return Ok(Some(leftover)),
+            Opened::Nothing if !path.exists() => return Ok(None),
+            _ => {}
+        }
+        if !deadline.pause(step) {
+            return Ok(None);
+        }
     }
 }
 
@@ -202,6 +245,10 @@ fn open(path: &Path) -> Result<Opened> {
         }
         Owner::Ended => {}
     }
+    if !is_at(&file, path) {
+        // The owner wrote its journal anew after this file was opened.
+        return Ok(Opened::Busy("its owner wrote it anew and has ended".to_owned()));
+    }
     if header.kagiri_journal > VERSION {
         return Err(Error::Refused(format!(
             "the journal {} was written by a newer kagiri (format {}); undo it with that one",
@@ -213,6 +260,13 @@ fn open(path: &Path) -> Result<Opened> {
     file.set_len(whole as u64 + 1).map_err(|error| Error::file("write journal", path, error))?;
     let (pending, damaged) = parse_lines(lines);
     Ok(Opened::Leftover(Leftover { path: path.to_path_buf(), file, header, pending, damaged }))
+}
+
+/// Whether `path` is the name of `file`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |facts: std::fs::Metadata| (facts.dev(), facts.ino());
+    let named = std::fs::symlink_metadata(path).map(place);
+    file.metadata().map(place).is_ok_and(|opened| named.is_ok_and(|named| named == opened))
 }
 
 /// What is still to be undone, and how many lines could not be read. What follows the last line end is a line

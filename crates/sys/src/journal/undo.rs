@@ -1,5 +1,6 @@
 //! Undoes one change within a deadline, after checking that it is still ours.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,9 +13,11 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
+use super::network::{delete_htb, restore_new_sockets, restore_sockets, restore_sysctl};
 use super::ownership::{OWNER_FILE, is_our_group, is_our_namespace, namespace_path};
 use super::processes::{end_if_started_at, end_processes_in};
-use super::{Outcome, Undo, UndoResult};
+use super::remove_tree::remove_tree;
+use super::{EntryId, Outcome, Undo, UndoResult};
 use crate::clock::Deadline;
 use crate::proc::BlockDevice;
 use crate::proc::mounts::{Mount, mounts};
@@ -30,53 +33,89 @@ const RETRY_EVERY: Duration = Duration::from_millis(10);
 type Step = Result<Outcome, String>;
 
 /// Entries of a tree that were removed: a large one takes longer than [`STEP_FOR`].
-type Removed = AtomicU64;
+pub(crate) type Removed = AtomicU64;
 
 /// Undoes one change. Takes at most [`STEP_FOR`] after the last progress, unless no thread can be started for
 /// it.
 pub(crate) fn perform(undo: Undo) -> UndoResult {
-    let (send, receive) = sync_channel(1);
     let step = undo.clone();
+    perform_by(undo, Arc::new(move |removed: &Removed| run(&step, removed)))
+}
+
+/// [`perform`] where the caller knows how: by what it holds open.
+pub(crate) fn perform_by(undo: Undo, step: Arc<dyn Fn(&Removed) -> Outcome + Send + Sync>) -> UndoResult {
+    let outcome = in_time(move |removed| step(removed)).unwrap_or_else(Outcome::Failed);
+    UndoResult { undo, outcome }
+}
+
+/// Undoes all [`Undo::RestoreSocket`] of `pending` at once, newest first: they are many, and programs wait
+/// for their rate.
+pub(super) fn perform_for_sockets(pending: &[(EntryId, Undo)]) -> HashMap<EntryId, Outcome> {
+    let of_socket = |(id, undo): &(EntryId, Undo)| match undo {
+        Undo::RestoreSocket { socket, original } => Some((*id, (*socket, *original))),
+        _ => None,
+    };
+    let (ids, sockets): (Vec<_>, Vec<_>) = pending.iter().rev().filter_map(of_socket).unzip();
+    if ids.is_empty() {
+        return HashMap::new();
+    }
+    let outcomes = in_time(move |_| restore_sockets(&sockets));
+    let outcomes = outcomes.unwrap_or_else(|why| vec![Outcome::Failed(why); ids.len()]);
+    ids.into_iter().zip(outcomes).collect()
+}
+
+/// What `work` returns, or why that took too long. It runs on a thread of its own, because a call such as
+/// `umount` can hang in the kernel and cannot be interrupted.
+fn in_time<T: Send + 'static>(work: impl Fn(&Removed) -> T + Send + Clone + 'static) -> Result<T, String> {
+    let (send, receive) = sync_channel(1);
     let removed = Arc::new(Removed::new(0));
-    let counted = removed.clone();
-    // A thread of its own, because a call such as `umount` can hang in the kernel and cannot be interrupted.
+    let (counted, step) = (removed.clone(), work.clone());
     let thread = std::thread::Builder::new().name("undo".to_owned()).spawn(move || {
         // The receiver may have given up.
-        let _ = send.send(run(&step, &counted));
+        let _ = send.send(step(&counted));
     });
-    let outcome = match thread {
-        Ok(_) => {
-            let mut before = 0;
-            loop {
-                let now = || removed.load(Ordering::Relaxed);
-                match receive.recv_timeout(STEP_FOR) {
-                    Ok(outcome) => break outcome,
-                    Err(RecvTimeoutError::Timeout) if now() > before => before = now(),
-                    Err(RecvTimeoutError::Timeout) => {
-                        break Outcome::Failed(format!("no answer within {} s", STEP_FOR.as_secs()));
-                    }
-                    Err(RecvTimeoutError::Disconnected) => {
-                        break Outcome::Failed("the undoing thread ended early".to_owned());
-                    }
-                }
+    if thread.is_err() {
+        return Ok(work(&removed));
+    }
+    let mut before = 0;
+    loop {
+        let now = || removed.load(Ordering::Relaxed);
+        match receive.recv_timeout(STEP_FOR) {
+            Ok(outcome) => return Ok(outcome),
+            Err(RecvTimeoutError::Timeout) if now() > before => before = now(),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(format!("no answer within {} s", STEP_FOR.as_secs()));
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err("the undoing thread ended early".to_owned());
             }
         }
-        Err(_) => run(&undo, &removed),
-    };
-    UndoResult { undo, outcome }
+    }
 }
 
 fn run(undo: &Undo, removed: &Removed) -> Outcome {
     let step = match undo {
         Undo::RemoveCgroup { folders } => remove_cgroup(folders),
         Undo::DisableControllers { file, controllers } => disable_controllers(file, controllers),
-        Undo::Unmount { target, source } => unmount(target, source),
+        Undo::Unmount { target, source } => unmount(target, Some(source)),
+        Undo::UnmountFuse { target } => unmount_fuse(target),
         Undo::DetachLoop { device, backing_file } => detach_loop(device, backing_file),
         Undo::RemoveFile { path } => gone_or(std::fs::remove_file(path)),
         Undo::RemoveFolder { path } => remove_folder(path),
-        Undo::RemoveTree { path, owner } => remove_tree(path, owner, removed),
+        Undo::RemoveTree { path, owner, own, file_system } => {
+            remove_tree(path, owner, own.as_ref(), file_system.as_ref(), removed)
+        }
         Undo::DeleteNetns { name, end_processes } => delete_netns(name, *end_processes),
         Undo::KillProcess { pid, start_ticks, group } => end_if_started_at(*pid, *start_ticks, *group),
+        Undo::RestoreSocket { socket, original } => {
+            Ok(restore_sockets(&[(*socket, *original)]).pop().unwrap_or(Outcome::AlreadyGone))
+        }
+        Undo::RestoreNewSockets { group, change, varies } => Ok(restore_new_sockets(group, change, *varies)),
+        Undo::DeleteHtb { namespace, device, handle, .. } => delete_htb(namespace, *device, *handle),
+        Undo::RestoreSysctl { namespace, name, original, ours } => {
+            restore_sysctl(namespace, name, original, ours)
+        }
+        Undo::DeleteObjects { .. } => Err("it takes credentials: run 'kagiri undo' with them".to_owned()),
     };
     step.unwrap_or_else(Outcome::Failed)
 }
@@ -101,56 +140,6 @@ fn remove_folder(path: &Path) -> Step {
     }
 }
 
-fn remove_tree(path: &Path, owner: &str, removed: &Removed) -> Step {
-    let Ok(facts) = path.symlink_metadata() else { return Ok(Outcome::AlreadyGone) };
-    let mark = path.join(OWNER_FILE);
-    let marked = std::fs::read_to_string(&mark).ok();
-    let held = || std::fs::read_dir(path).map_or(usize::MAX, Iterator::count);
-    match marked {
-        Some(found) if found == owner && facts.is_dir() => {}
-        // An interrupted making can end so: nothing is in it but the mark, and the mark says nothing yet.
-        Some(found) if found.is_empty() && facts.is_dir() && held() == 1 => {}
-        // An interrupted removal ends so: the mark goes last.
-        None if facts.is_dir() && held() == 0 => return gone_or(std::fs::remove_dir(path)),
-        _ => return Ok(Outcome::NotOurs("it is not marked as ours".to_owned())),
-    }
-    let mounts = mounts(Path::new("/")).map_err(|error| error.to_string())?;
-    if let Some(mount) = mounts.iter().find(|mount| mount.target.starts_with(path)) {
-        return Err(format!("{} is mounted on {}", mount.source.display(), mount.target.display()));
-    }
-    let entries = match std::fs::read_dir(path) {
-        Ok(entries) => entries,
-        // An earlier try that took too long has ended after all.
-        Err(error) => return gone_or(Err(error)),
-    };
-    for entry in entries.flatten() {
-        let (entry, is_folder) = (entry.path(), entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        if entry != mark {
-            let gone = match is_folder {
-                true => remove_folders(&entry, removed),
-                false => std::fs::remove_file(&entry),
-            };
-            gone_or(gone).map_err(|error| format!("{}: {error}", entry.display()))?;
-        }
-    }
-    gone_or(std::fs::remove_file(mark))?;
-    gone_or(std::fs::remove_dir(path))
-}
-
-/// [`std::fs::remove_dir_all`], which counts each folder below `folder`. Only the owner can enter the tree,
-/// so that nobody puts a link in the place of a folder meanwhile.
-fn remove_folders(folder: &Path, removed: &Removed) -> io::Result<()> {
-    // The deepest first; what is left then is removed at once.
-    for entry in std::fs::read_dir(folder)?.flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_folders(&entry.path(), removed)?;
-        }
-    }
-    std::fs::remove_dir_all(folder)?;
-    removed.fetch_add(1, Ordering::Relaxed);
-    Ok(())
-}
-
 fn remove_cgroup(folders: &[PathBuf]) -> Step {
     let mut outcome = Outcome::AlreadyGone;
     for folder in folders {
@@ -172,13 +161,25 @@ fn remove_one_group(folder: &Path) -> Result<bool, String> {
         match std::fs::remove_dir(folder) {
             Ok(()) => return Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => move_processes_up(folder),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => empty_group(folder)?,
             Err(error) => return Err(format!("{}: {error}", folder.display())),
         }
         if !deadline.pause(RETRY_EVERY) {
             return Err(format!("{} still holds processes after {} s", folder.display(), BUSY_FOR.as_secs()));
         }
     }
+}
+
+/// Removes the groups of ours below, and moves the processes to the group above.
+fn empty_group(folder: &Path) -> Result<(), String> {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder && entry.file_name().to_str().is_some_and(is_our_group) {
+            remove_one_group(&entry.path())?;
+        }
+    }
+    move_processes_up(folder);
+    Ok(())
 }
 
 fn move_processes_up(folder: &Path) {
@@ -255,17 +256,32 @@ fn mounted_at(target: &Path) -> Option<Mount> {
     mounts.into_iter().rev().find(|mount| mount.target == target)
 }
 
-fn unmount(target: &Path, source: &Path) -> Step {
+fn unmount_fuse(target: &Path) -> Step {
+    match mounted_at(target) {
+        None => return Ok(Outcome::AlreadyGone),
+        Some(other) if !other.is_fuse() => {
+            return Ok(Outcome::NotOurs(format!("{} is mounted there", other.source.display())));
+        }
+        Some(_) => {}
+    }
+    if !target.parent().is_some_and(|above| above.join(OWNER_FILE).exists()) {
+        return Ok(Outcome::NotOurs("it is in no folder of ours".to_owned()));
+    }
+    unmount(target, None)
+}
+
+/// Unmounts `target` if `source`, when it is known, is mounted there.
+fn unmount(target: &Path, source: Option<&Path>) -> Step {
     let deadline = Deadline::after(BUSY_FOR);
     loop {
         let flags = match mounted_at(target) {
             None => return Ok(Outcome::AlreadyGone),
-            Some(other) if other.source != source => {
+            Some(other) if source.is_some_and(|source| other.source != source) => {
                 return Ok(Outcome::NotOurs(format!("{} is mounted there", other.source.display())));
             }
             // Cuts its server off (fuse_umount_begin), which may hang and then would keep its users from
             // ending.
-            Some(mount) if mount.fs_type == "fuse" => MntFlags::MNT_FORCE,
+            Some(mount) if mount.is_fuse() => MntFlags::MNT_FORCE,
             Some(_) => MntFlags::empty(),
         };
         match umount2(target, flags | MntFlags::UMOUNT_NOFOLLOW) {

@@ -11,7 +11,7 @@ mod epoll;
 mod error;
 mod pipe;
 mod port_reservation;
-mod socket_option;
+pub(crate) mod socket_option;
 mod tcp;
 mod udp;
 
@@ -19,12 +19,13 @@ pub use epoll::{Epoll, Event, Events, Interest, Waker};
 pub use error::NetError;
 pub use pipe::Pipe;
 pub use port_reservation::PortReservation;
+pub use socket_option::SocketMemory;
 pub use tcp::{
     ConnectState, ListenOptions, Listener, Moved, PacketOptions, SocketOptions, TcpInfo, TcpSocket,
 };
 pub use udp::{
-    Arrived, Batch, Datagram, DatagramAddress, DatagramSocket, MulticastReceiver, MulticastSender, UdpFlow,
-    UdpPort,
+    Arrivals, Arrived, Batch, Datagram, DatagramAddress, DatagramSocket, MulticastReceiver, MulticastSender,
+    Stamp, UdpFlow, UdpPort,
 };
 
 #[cfg(test)]

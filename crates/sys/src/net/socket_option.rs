@@ -12,9 +12,12 @@ const WAIT_MOST: Duration = Duration::from_secs(3600);
 
 /// Which member of the array of `SO_MEMINFO` counts the datagrams dropped at the socket (linux/sock_diag.h).
 const MEMINFO_DROPS: usize = 8;
+/// Members with the memory of what was received and not read, and of what was written and not acknowledged.
+const MEMINFO_RECEIVED: usize = 0;
+const MEMINFO_QUEUED: usize = 5;
 
 /// Sets an option whose value is plain data without pointers.
-pub(super) fn set<T: Plain>(
+pub(crate) fn set<T: Plain>(
     fd: BorrowedFd<'_>,
     level: libc::c_int,
     name: libc::c_int,
@@ -34,7 +37,7 @@ pub(super) fn set<T: Plain>(
 }
 
 /// Reads an option into `value`; returns how many bytes of it the kernel filled.
-pub(super) fn get<T: Plain>(
+pub(crate) fn get<T: Plain>(
     fd: BorrowedFd<'_>,
     level: libc::c_int,
     name: libc::c_int,
@@ -50,7 +53,7 @@ pub(super) fn get<T: Plain>(
 }
 
 /// Integers and arrays of them: no padding, no pointers, every bit pattern a value.
-pub(super) trait Plain: Copy {}
+pub(crate) trait Plain: Copy {}
 impl Plain for libc::c_int {}
 impl Plain for u64 {}
 impl Plain for [u32; 16] {}
@@ -88,10 +91,38 @@ pub(super) fn path_mtu(fd: BorrowedFd<'_>, is_v6: bool) -> io::Result<u32> {
 /// What a socket has dropped because its buffer was full, in packets as the stack queued them (`SO_MEMINFO`,
 /// since Linux 4.12).
 pub(super) fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(meminfo(fd, MEMINFO_DROPS)?[MEMINFO_DROPS])
+}
+
+/// Kernel memory of a socket (`SO_MEMINFO`, since Linux 4.12).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketMemory {
+    /// Memory of what was received and not read, bytes.
+    pub received_bytes: u64,
+    /// Memory of what was written and not acknowledged, bytes.
+    pub queued_bytes: u64,
+}
+
+impl SocketMemory {
+    pub fn used_bytes(&self) -> u64 {
+        self.received_bytes + self.queued_bytes
+    }
+}
+
+pub(super) fn memory(fd: BorrowedFd<'_>) -> io::Result<SocketMemory> {
+    let numbers = meminfo(fd, MEMINFO_QUEUED)?;
+    Ok(SocketMemory {
+        received_bytes: numbers[MEMINFO_RECEIVED].into(),
+        queued_bytes: numbers[MEMINFO_QUEUED].into(),
+    })
+}
+
+/// The members of `SO_MEMINFO`, of which there are more than `member`.
+fn meminfo(fd: BorrowedFd<'_>, member: usize) -> io::Result<[u32; 16]> {
     let mut numbers = [0_u32; 16];
     let bytes = get(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut numbers)?;
-    if bytes < (MEMINFO_DROPS + 1) * size_of::<u32>() {
+    if bytes < (member + 1) * size_of::<u32>() {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    Ok(numbers[MEMINFO_DROPS])
+    Ok(numbers)
 }

@@ -1,14 +1,18 @@
-//! What the kernel reports only over netlink(7): the queue in front of a link ([`Queue`]), the rate at which
-//! it is held ([`rate_of`]), the connections of a server ([`Connections`]), and what waits in sockets
-//! ([`Sockets`]).
+//! What the kernel reports and changes only over netlink(7): the queue in front of a link ([`Queue`]), the
+//! rate at which it is held ([`rate_of`]), the connections of a server ([`Connections`]), what waits in
+//! sockets ([`Sockets`]), the state of all flows ([`FlowSampler`]), and queueing disciplines.
 //!
 //! The readers open a socket once, in the network namespace that is asked about, and ask through it as often
 //! as they like; nothing is started, and nothing needs root but entering another namespace.
 
 mod connections;
+mod flow;
+mod flow_sampler;
+mod namespace;
 mod queue;
 mod rate;
 mod sockets;
+pub(crate) mod traffic_control;
 
 use std::fs::File;
 use std::io;
@@ -22,6 +26,9 @@ use nix::sys::socket::{
 use nix::sys::time::{TimeVal, TimeValLike};
 
 pub use connections::{Connection, Connections};
+pub use flow::{Flow, SocketMemory, flows_in};
+pub use flow_sampler::FlowSampler;
+pub use namespace::{NamespaceId, OpenNamespace};
 pub use queue::{Queue, QueueReading};
 pub use rate::rate_of;
 pub use sockets::{SocketState, Sockets, inodes_of};
@@ -44,6 +51,8 @@ const DIAG_MESSAGE_BYTES: usize = 72;
 struct Netlink {
     socket: OwnedFd,
     sequence: u32,
+    /// The request, kept for its room.
+    request: Vec<u8>,
     buffer: Vec<u8>,
 }
 
@@ -52,7 +61,7 @@ impl Netlink {
     fn open(protocol: SockProtocol) -> io::Result<Self> {
         let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
         setsockopt(&socket, ReceiveTimeout, &TimeVal::seconds(ANSWER_WITHIN_S))?;
-        Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES] })
+        Ok(Self { socket, sequence: 0, request: Vec::new(), buffer: vec![0; BUFFER_BYTES] })
     }
 
     /// Asks for all objects of a kind with a message of type `kind`, and hands the payload of each answer of
@@ -64,21 +73,9 @@ impl Netlink {
         payload: &[u8],
         take: &mut dyn FnMut(&[u8]),
     ) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut message = Vec::with_capacity(HEADER_BYTES + payload.len());
-        message.extend_from_slice(&((HEADER_BYTES + payload.len()) as u32).to_ne_bytes());
-        message.extend_from_slice(&kind.to_ne_bytes());
-        message.extend_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
-        message.extend_from_slice(&self.sequence.to_ne_bytes());
-        // The kernel's port is 0, and it fills in ours.
-        message.extend_from_slice(&[0; 4]);
-        message.extend_from_slice(payload);
-        send(self.socket.as_raw_fd(), &message, MsgFlags::empty())?;
+        self.send(kind, libc::NLM_F_DUMP, payload)?;
         loop {
-            let got = match recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::empty()) {
-                Err(nix::errno::Errno::EINTR) => continue,
-                other => other?,
-            };
+            let got = self.receive()?;
             for message in messages(&self.buffer[..got]) {
                 // What is left of an earlier request that was given up.
                 if message.sequence != self.sequence {
@@ -93,7 +90,48 @@ impl Netlink {
             }
         }
     }
+
+    /// Asks for a change with a message of type `kind`, and waits for the kernel's acknowledgement.
+    fn change(&mut self, kind: u16, flags: libc::c_int, payload: &[u8]) -> io::Result<()> {
+        self.send(kind, flags | libc::NLM_F_ACK, payload)?;
+        for _ in 0..ANSWERS_MOST {
+            let got = self.receive()?;
+            for message in messages(&self.buffer[..got]) {
+                if message.sequence == self.sequence && i32::from(message.kind) == libc::NLMSG_ERROR {
+                    return refused(message.payload);
+                }
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
+    }
+
+    fn send(&mut self, kind: u16, flags: libc::c_int, payload: &[u8]) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let message = &mut self.request;
+        message.clear();
+        message.extend_from_slice(&((HEADER_BYTES + payload.len()) as u32).to_ne_bytes());
+        message.extend_from_slice(&kind.to_ne_bytes());
+        message.extend_from_slice(&((libc::NLM_F_REQUEST | flags) as u16).to_ne_bytes());
+        message.extend_from_slice(&self.sequence.to_ne_bytes());
+        // The kernel's port is 0, and it fills in ours.
+        message.extend_from_slice(&[0; 4]);
+        message.extend_from_slice(payload);
+        send(self.socket.as_raw_fd(), message, MsgFlags::empty())?;
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<usize> {
+        loop {
+            match recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::empty()) {
+                Err(nix::errno::Errno::EINTR) => {}
+                other => return Ok(other?),
+            }
+        }
+    }
 }
+
+/// Answers without an end are given up after this number of messages.
+const ANSWERS_MOST: usize = 1000;
 
 /// `struct inet_diag_req_v2` for sockets of `protocol` in the states of a mask (`net/tcp_states.h`), of TCP
 /// with their [`DIAG_INFO`]; of one local port unless it is 0.
@@ -188,6 +226,10 @@ mod tests {
             rate::of_bucket(&bytes, 0);
             rate::of_class(&bytes, 0);
             connections::parse(&bytes);
+            Flow::parse(&bytes).and_then(|flow| flow.in_flight_bytes());
+            flows_in(&bytes, &mut |_| {});
+            traffic_control::parse_class(&bytes, 0);
+            traffic_control::parse_root(&bytes, 0);
         }
     }
 

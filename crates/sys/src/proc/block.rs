@@ -47,12 +47,16 @@ impl BlockDevice {
     pub fn whole_disk(&self, root: &Path) -> Self {
         let of_part = || {
             self.folder.join("partition").exists().then_some(())?;
-            let numbers =
-                std::fs::read_to_string(self.folder.canonicalize().ok()?.parent()?.join("dev")).ok()?;
-            let (major, minor) = numbers.trim().split_once(':')?;
-            Self::from_numbers(root, major.parse().ok()?, minor.parse().ok()?)
+            Self::from_folder(root, self.folder.canonicalize().ok()?.parent()?)
         };
         of_part().unwrap_or_else(|| self.clone())
+    }
+
+    /// The device of a folder of `/sys` that has its numbers.
+    fn from_folder(root: &Path, folder: &Path) -> Option<Self> {
+        let numbers = std::fs::read_to_string(folder.join("dev")).ok()?;
+        let (major, minor) = numbers.trim().split_once(':')?;
+        Self::from_numbers(root, major.parse().ok()?, minor.parse().ok()?)
     }
 
     /// The file behind a loop device; `None` for any other device.
@@ -69,6 +73,37 @@ impl BlockDevice {
             "1" => Some(true),
             _ => None,
         }
+    }
+
+    /// Whether it is flash. `None`: what is beneath is unknown. The kernel's word on a virtual disk (virtio,
+    /// Xen, nbd, a loop device whose file is on no disk) is a guess. For LVM, RAID and encryption it is the
+    /// word on the disks beneath, for a loop device that on the disk of its file.
+    pub fn is_flash(&self, root: &Path) -> Option<bool> {
+        let disk = self.whole_disk(root);
+        if let Some(backing) = disk.backing_file() {
+            // A loop device on a file that is on a loop device ends: each is made after the one beneath.
+            return block_device_of_path(root, &backing).ok().flatten()?.is_flash(root);
+        }
+        let real = disk.folder.canonicalize().ok()?;
+        let beneath: Vec<_> =
+            std::fs::read_dir(real.join("slaves")).into_iter().flatten().flatten().collect();
+        if !beneath.is_empty() {
+            let beneath: Option<Vec<bool>> = beneath
+                .into_iter()
+                .map(|entry| Self::from_folder(root, &entry.path().canonicalize().ok()?)?.is_flash(root))
+                .collect();
+            return beneath.map(|all| all.into_iter().all(|is_flash| is_flash));
+        }
+        let is_virtual = |part: &std::ffi::OsStr| {
+            let name = part.as_encoded_bytes();
+            name == b"virtual" || name.starts_with(b"virtio") || name.starts_with(b"vbd-")
+        };
+        // NVMe with several paths also has its disks in devices/virtual.
+        let is_nvme = disk.name.starts_with("nvme");
+        if real.iter().any(is_virtual) && !is_nvme {
+            return None;
+        }
+        self.rotational(root).map(|rotational| !rotational)
     }
 
     /// `major:minor`, as cgroups and the kernel write it.
@@ -196,6 +231,36 @@ mod tests {
         assert_eq!(part.backing_file(), None);
         assert_eq!(BlockDeviceReader::open(&part).unwrap().read().unwrap().reads, 54_593);
         assert_eq!(BlockDevice::from_numbers(root, 8, 2), None);
+    }
+
+    #[test]
+    fn flash_is_known_where_the_kernel_knows_the_disk() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        std::fs::create_dir_all(root.join("sys/dev/block")).unwrap();
+        let disk = |folder: &str, minor: u32, rotational: u32, beneath: &[&str]| {
+            let folder = root.join("sys/devices").join(folder);
+            std::fs::create_dir_all(folder.join("queue")).unwrap();
+            std::fs::create_dir_all(folder.join("slaves")).unwrap();
+            std::fs::write(folder.join("dev"), format!("8:{minor}\n")).unwrap();
+            std::fs::write(folder.join("queue/rotational"), format!("{rotational}\n")).unwrap();
+            for (number, other) in beneath.iter().enumerate() {
+                let link = folder.join("slaves").join(number.to_string());
+                symlink(root.join("sys/devices").join(other), link).unwrap();
+            }
+            symlink(&folder, root.join(format!("sys/dev/block/8:{minor}"))).unwrap();
+            BlockDevice::from_numbers(root, 8, minor).unwrap().is_flash(root)
+        };
+        assert_eq!(disk("pci0/ata1/block/sda", 0, 1, &[]), Some(false));
+        assert_eq!(disk("pci0/nvme/nvme0/nvme0n1", 1, 0, &[]), Some(true));
+        assert_eq!(disk("virtual/nvme-subsystem/nvme1n1", 2, 0, &[]), Some(true));
+        assert_eq!(disk("pci0/virtio1/block/vda", 3, 1, &[]), None);
+        assert_eq!(disk("vbd-768/block/xvda", 4, 0, &[]), None);
+        assert_eq!(disk("virtual/block/zram0", 5, 0, &[]), None);
+        let (rotating, flash) = ("pci0/ata1/block/sda", "pci0/nvme/nvme0/nvme0n1");
+        assert_eq!(disk("virtual/block/dm-0", 6, 0, &[flash]), Some(true));
+        assert_eq!(disk("virtual/block/md0", 7, 1, &[flash, rotating]), Some(false));
+        assert_eq!(disk("virtual/block/dm-1", 8, 1, &["pci0/virtio1/block/vda"]), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod parse;
 pub mod pressure;
 pub mod process;
 pub mod udp_socket;
+pub mod wait_channel;
 
 mod proc_file;
 
@@ -26,7 +27,9 @@ pub use cgroup_cpu::{CgroupCpu, CgroupCpuReading};
 pub use host_cpu::{CpuTimes, HostCpu, HostCpuReading};
 pub use listener::Listening;
 pub use memory::{HostMemory, HostMemoryReading, page_bytes};
-pub use network::route::{interface_to, interface_with, link_speed_bit_per_s};
+pub use network::route::{
+    interface_name, interface_number, interface_to, interface_with, link_speed_bit_per_s,
+};
 pub use network::{
     NetDevice, NetDeviceReading, SocketMemory, SocketMemoryReading, Softnet, SoftnetReading, TcpCounters,
     TcpCountersReading,
@@ -35,6 +38,7 @@ pub use pressure::{Pressure, PressureReading};
 pub use process::set::ProcessSet;
 pub use process::{ProcessCpuReading, ProcessMemoryReading, is_ending, start_ticks};
 pub use udp_socket::{UdpEnds, UdpSocketReading, udp_sockets};
+pub use wait_channel::wait_channel;
 
 pub(crate) use proc_file::ProcFile;
 

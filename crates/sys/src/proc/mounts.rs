@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -21,10 +22,32 @@ pub struct Mount {
     pub options: String,
 }
 
+impl Mount {
+    /// Whether its files are in memory alone.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.fs_type.as_str(), "tmpfs" | "ramfs")
+    }
+
+    /// Whether a program serves it. Not `fuseblk`, whose program works on a disk of this machine.
+    pub fn is_fuse(&self) -> bool {
+        self.fs_type == "fuse" || self.fs_type.starts_with("fuse.")
+    }
+}
+
 /// All mounts this process sees, in mounting order (a later one hides an earlier one at the same place).
 pub fn mounts(root: &Path) -> io::Result<Vec<Mount>> {
     let text = std::fs::read(root.join("proc/self/mountinfo"))?;
     Ok(lines(&text).filter_map(parse_line).collect())
+}
+
+/// Whether the mount that `file` is on is still mounted; a lazy unmount leaves open files on it. Asks nothing
+/// of the file system, which may hang.
+pub fn is_mounted(file: BorrowedFd<'_>) -> io::Result<bool> {
+    let text = std::fs::read(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
+    let id = lines(&text).find_map(|line| line.strip_prefix(b"mnt_id:").and_then(|rest| words(rest).next()));
+    let id = id.ok_or_else(|| io::Error::other("the kernel does not say which mount a file is on"))?;
+    let mounts = std::fs::read("/proc/self/mountinfo")?;
+    Ok(lines(&mounts).any(|line| words(line).next() == Some(id)))
 }
 
 /// The mount that holds `path`, which must be absolute and without links.

@@ -1,7 +1,7 @@
 //! Process handles that stay valid when the process id is reused: pidfd_open(2).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,6 +33,16 @@ impl PidFd {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
+    /// Duplicates descriptor `fd` of the process into this one (pidfd_getfd(2), since Linux 5.6). While the
+    /// duplicate is open, the process's own close(2) does not close what is behind it.
+    pub(super) fn duplicate(&self, fd: RawFd) -> io::Result<OwnedFd> {
+        // SAFETY: `pidfd_getfd` takes three integers and returns a new descriptor or -1.
+        let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.0.as_raw_fd(), fd, 0) };
+        let copy = i32::try_from(copy).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: the descriptor is new and it has no other owner.
+        Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+    }
+
     /// Sends `signal`; a process that has ended is no error.
     pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
         let null = std::ptr::null::<libc::siginfo_t>();
@@ -61,6 +71,12 @@ impl PidFd {
                 _ => {}
             }
         }
+    }
+}
+
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -87,7 +87,7 @@ impl BeforeExec {
 }
 
 /// `0` means "the writer" in `cgroup.procs` of both versions.
-fn write_self(group: RawFd) -> io::Result<()> {
+pub(crate) fn write_self(group: RawFd) -> io::Result<()> {
     // SAFETY: the buffer is one readable byte and the descriptor is open.
     let written = unsafe { libc::write(group, c"0".as_ptr().cast(), 1) };
     if written == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }

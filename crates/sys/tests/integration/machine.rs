@@ -90,6 +90,65 @@ fn image_of_each_file_system_has_a_read_limit() {
     }
 }
 
+/// A disk whose file is on a mount of rclone that was killed. Everything is unmounted when it is dropped.
+struct DeadMount<'a> {
+    folder: &'a Path,
+}
+
+impl<'a> DeadMount<'a> {
+    /// Needs rclone, fusermount3 and losetup.
+    fn new(folder: &'a Path) -> Self {
+        let this = Self { folder };
+        let script = "mkdir behind mount disk && truncate -s 64M behind/image || exit 1\n\
+            rclone mount behind mount --vfs-cache-mode full --config '' --cache-dir cache &\n\
+            for i in $(seq 100); do [ -e mount/image ] && break; sleep 0.1; done\n\
+            mkfs.ext4 -q mount/image && mount -o loop mount/image disk; code=$?\n\
+            kill -KILL $!; wait; exit $code";
+        assert!(this.run(script), "a disk is made on a mount of rclone");
+        this
+    }
+
+    fn run(&self, script: &str) -> bool {
+        let quiet = std::process::Stdio::null;
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", script]).current_dir(self.folder).stdout(quiet()).stderr(quiet());
+        command.status().unwrap().success()
+    }
+}
+
+impl Drop for DeadMount<'_> {
+    fn drop(&mut self) {
+        // Lazily: what is behind them does not answer.
+        self.run("umount --lazy disk; umount --lazy mount");
+    }
+}
+
+#[test]
+fn btrfs_is_made_beside_a_mount_whose_server_is_dead() {
+    let Some((folder, journal)) = as_root() else { return };
+    let has_rclone = std::process::Command::new("rclone").arg("version").output().is_ok();
+    if !has_rclone {
+        return features::skip("needs rclone");
+    }
+    let _dead = DeadMount::new(folder.path());
+    let stat = std::fs::metadata(folder.path().join("mount/image")).unwrap_err();
+    assert_eq!(stat.raw_os_error(), Some(libc::ENOTCONN), "its server is dead");
+    let image = folder.path().join("disk.img");
+    let spec = ImageSpec {
+        image: image.clone(),
+        size_bytes: 320 << 20,
+        file_system: FileSystem::Btrfs,
+        target: folder.path().join("mounted"),
+    };
+    let disk = DiskImage::create(&journal, &spec).unwrap();
+    std::fs::write(disk.target().join("file"), "text").unwrap();
+    // What was unmounted for it was unmounted there only.
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(mounts.contains(&format!(" {} ", folder.path().join("disk").display())), "{mounts}");
+    drop(disk);
+    assert!(!image.exists() && journal.pending() == 0);
+}
+
 /// Unmounts when dropped, before the disk below is.
 struct Overlay(std::path::PathBuf);
 

@@ -16,6 +16,24 @@ pub struct TcpInfo {
     pub send_mss_bytes: Option<u32>,
     /// Segments in flight.
     pub unacked_segments: Option<u32>,
+    /// Segments of those that the peer reported to have received (SACK, RFC 2018).
+    pub sacked_segments: Option<u32>,
+    /// Segments of those that are taken for lost.
+    pub lost_segments: Option<u32>,
+    /// Segments of those that were sent again.
+    pub retransmitted_segments: Option<u32>,
+    /// Segments received, acknowledgements included.
+    pub received_segments: Option<u32>,
+    /// Segments that arrived at the peer, by its acknowledgements (SACK included). Wraps at 2^32.
+    pub delivered_segments: Option<u32>,
+    /// The rate at which the kernel paces this connection, bytes per second; all ones: not at all.
+    pub pacing_bytes_per_s: Option<u64>,
+    /// The most that the program (`SO_MAX_PACING_RATE`) allows; all ones: no limit.
+    pub pacing_max_bytes_per_s: Option<u64>,
+    /// The latest measurement of the rate at which data arrives at the peer, bytes per second.
+    pub delivery_bytes_per_s: Option<u64>,
+    /// That measurement was limited by the program rather than by the network.
+    pub is_delivery_limited_by_program: Option<bool>,
     /// Segments retransmitted over the connection's life.
     pub retransmits_total: Option<u32>,
     pub acked_bytes: Option<u64>,
@@ -57,6 +75,15 @@ impl TcpInfo {
         let u64_at = |at: usize| field::<8>(bytes, at).map(u64::from_ne_bytes);
         Self {
             state: bytes.first().copied(),
+            is_delivery_limited_by_program: bytes.get(7).map(|bits| bits & 1 != 0),
+            sacked_segments: u32_at(28),
+            lost_segments: u32_at(32),
+            retransmitted_segments: u32_at(36),
+            pacing_bytes_per_s: u64_at(104),
+            pacing_max_bytes_per_s: u64_at(112),
+            received_segments: u32_at(140),
+            delivery_bytes_per_s: u64_at(160),
+            delivered_segments: u32_at(192),
             send_mss_bytes: u32_at(16),
             unacked_segments: u32_at(24),
             rtt_us: u32_at(68),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::net::{NetError, SocketOptions, TcpInfo, socket_option};
+use crate::net::{NetError, SocketMemory, SocketOptions, TcpInfo, socket_option};
 
 /// The result of a non-blocking transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +165,11 @@ impl TcpSocket {
     /// Bytes written and not yet acknowledged (`SIOCOUTQ`, `tcp(7)`).
     pub fn unacked_bytes(&self) -> Result<u64, NetError> {
         self.ioctl_bytes(libc::TIOCOUTQ as libc::Ioctl, "count the unacknowledged bytes of")
+    }
+
+    /// Kernel memory that the socket uses (`SO_MEMINFO`, since Linux 4.12).
+    pub fn memory(&self) -> Result<SocketMemory, NetError> {
+        socket_option::memory(self.as_fd()).map_err(|e| self.fail("read SO_MEMINFO of", e))
     }
 
     fn ioctl_bytes(&self, request: libc::Ioctl, action: &'static str) -> Result<u64, NetError> {

@@ -171,15 +171,15 @@ impl Drop for DatagramSocket {
 }
 
 /// A datagram's length, sender and stamp.
-type Taken = (usize, Option<DatagramAddress>, Option<TimeSpec>);
+type Taken<A> = (usize, Option<A>, Option<TimeSpec>);
 
 /// recvmsg(2), with addresses of the family `S`.
-fn take<S: SockaddrLike>(
+pub(super) fn take<S: SockaddrLike, A>(
     fd: RawFd,
     buffer: &mut [u8],
     control: &mut [u8],
-    address: impl Fn(&S) -> Option<DatagramAddress>,
-) -> io::Result<Option<Taken>> {
+    address: impl Fn(&S) -> Option<A>,
+) -> io::Result<Option<Taken<A>>> {
     let mut slices = [IoSliceMut::new(buffer)];
     let message = loop {
         match recvmsg::<S>(fd, &mut slices, Some(&mut *control), MsgFlags::empty()) {
@@ -198,10 +198,14 @@ fn take<S: SockaddrLike>(
     Ok(Some((message.bytes, message.address.as_ref().and_then(address), stamp)))
 }
 
-fn address_of_udp(address: &SockaddrStorage) -> Option<DatagramAddress> {
+pub(super) fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
     let v4 = address.as_sockaddr_in().map(|v4| SocketAddrV4::from(*v4).into());
     let v6 = || address.as_sockaddr_in6().map(|v6| SocketAddrV6::from(*v6).into());
-    v4.or_else(v6).map(DatagramAddress::Udp)
+    v4.or_else(v6)
+}
+
+fn address_of_udp(address: &SockaddrStorage) -> Option<DatagramAddress> {
+    socket_address(address).map(DatagramAddress::Udp)
 }
 
 fn address_of_unix(address: &UnixAddr) -> Option<DatagramAddress> {

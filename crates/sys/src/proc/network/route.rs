@@ -39,6 +39,18 @@ pub fn interface_with(address: IpAddr) -> io::Result<String> {
         })
 }
 
+/// Name of the interface of this number in this network namespace (netdevice(7), `SIOCGIFNAME`); `None`:
+/// there is none.
+pub fn interface_name(number: u32) -> Option<String> {
+    nix::net::if_::if_indextoname(number).ok()?.into_string().ok()
+}
+
+/// Number of the interface of this name, or alternative name, in this network namespace (netdevice(7),
+/// `SIOCGIFINDEX`); `None`: there is none.
+pub fn interface_number(name: &str) -> Option<u32> {
+    nix::net::if_::if_nametoindex(name).ok()
+}
+
 fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
     address
         .as_sockaddr_in()

@@ -4,8 +4,12 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
+use sys::child::{Child, Spawn};
+use sys::clock::Deadline;
 use sys::journal::Journal;
+use sys::netlink::{Flow, FlowSampler};
 use sys::netns::Namespace;
+use sys::process::{ForeignProcess, SocketOwners};
 
 pub const LONG: Duration = Duration::from_secs(30);
 
@@ -65,4 +69,56 @@ impl Pair {
         let command = "qdisc replace dev eth0 root tbf rate 8mbit";
         self.server.tc(&format!("{command} burst {burst_bytes}b limit {buffer_bytes}b")).unwrap();
     }
+}
+
+/// Set for the process of [`holder`]: how many connections it makes.
+pub const HOLD_SOCKETS: &str = "KAGIRI_TEST_HOLD_SOCKETS";
+
+/// A namespace whose loopback is up.
+pub fn namespace_with_loopback(journal: &Journal, name: &str) -> Namespace {
+    let namespace = Namespace::create(journal, &own_name(name)).unwrap();
+    namespace.ip("link set lo up").unwrap();
+    namespace
+}
+
+/// A process of its own in `namespace` with this number of connections to itself, which it keeps
+/// (`foreign_sockets::holder`).
+pub fn holder(journal: &Journal, namespace: &Namespace, connections: usize) -> Child {
+    let mut child = Spawn::new(std::env::current_exe().unwrap())
+        .args(["--exact", "foreign_sockets::holder", "--nocapture"])
+        .env(HOLD_SOCKETS, connections.to_string())
+        .namespace(namespace)
+        .start(journal)
+        .unwrap();
+    child.wait_line(LONG, |line| line == "holding").unwrap();
+    child
+}
+
+/// All flows of the namespace that process `pid` is in.
+pub fn flows(pid: i32) -> Vec<Flow> {
+    let mut flows = Vec::new();
+    FlowSampler::open(Some(pid)).unwrap().read(&mut |flow| flows.push(flow.clone())).unwrap();
+    flows
+}
+
+/// Holders of the sockets of these flows.
+pub fn owners(flows: &[Flow]) -> SocketOwners {
+    let mut owners = SocketOwners::new();
+    let deadline = Deadline::after(LONG);
+    while !owners.update(flows.iter().map(|flow| flow.inode), LONG) {
+        assert!(!deadline.passed());
+    }
+    owners
+}
+
+/// The flows of process `pid` that `wanted` accepts, each with its descriptor.
+pub fn flows_of(pid: i32, wanted: impl Fn(&Flow) -> bool) -> (ForeignProcess, Vec<(Flow, i32)>) {
+    let flows: Vec<Flow> = flows(pid).into_iter().filter(wanted).collect();
+    let owners = owners(&flows);
+    let descriptor = |flow: Flow| {
+        let holder = owners.holder(flow.inode).filter(|holder| holder.pid == pid)?;
+        Some((flow, holder.fd))
+    };
+    let found = flows.into_iter().filter_map(descriptor).collect();
+    (ForeignProcess::open(pid).unwrap(), found)
 }

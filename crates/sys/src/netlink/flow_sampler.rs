@@ -1,0 +1,78 @@
+//! Samples the state of all flows of a network namespace: sock_diag(7).
+
+use std::io;
+
+use nix::sys::socket::SockProtocol;
+
+use super::flow::{DIAG_MEMORY, DIAG_TRAFFIC_CLASS, Flow};
+use super::{BY_FAMILY, Netlink, diag_request, in_namespace_of};
+
+/// States of sockets that send or may send (`net/tcp_states.h`): all but TIME_WAIT, LISTEN and those of
+/// connections that no program has accepted; of UDP, "closed" means not connected.
+const TCP_STATES: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+const UDP_STATES: u32 = u32::MAX;
+
+/// Lists the TCP and UDP sockets of a network namespace with what the kernel knows about each. Costs 2 to 3
+/// us per socket; the kernel locks a TCP socket for a part of it.
+#[derive(Debug)]
+pub struct FlowSampler {
+    netlink: Netlink,
+}
+
+impl FlowSampler {
+    /// Opens the list of the network namespace of process `namespace_of`, or of this thread's own.
+    /// Errors: the namespace cannot be entered, or the kernel was built without it (`CONFIG_INET_DIAG`).
+    pub fn open(namespace_of: Option<i32>) -> io::Result<Self> {
+        Ok(Self { netlink: in_namespace_of(namespace_of, || Netlink::open(SockProtocol::NetlinkSockDiag))? })
+    }
+
+    /// Hands each socket to `take`.
+    pub fn read(&mut self, take: &mut dyn FnMut(&Flow)) -> io::Result<()> {
+        for (protocol, states) in [(libc::IPPROTO_TCP, TCP_STATES), (libc::IPPROTO_UDP, UDP_STATES)] {
+            for family in [libc::AF_INET, libc::AF_INET6] {
+                let mut request = diag_request(family, protocol, states, 0);
+                request[2] |= 1 << (DIAG_MEMORY - 1) | 1 << (DIAG_TRAFFIC_CLASS - 1);
+                self.netlink.dump((BY_FAMILY, BY_FAMILY), &request, &mut |payload| {
+                    if let Some(flow) = Flow::parse(payload) {
+                        take(&flow);
+                    }
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+
+    #[test]
+    fn own_flows_are_sampled_and_listeners_are_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let fd = std::os::fd::AsFd::as_fd(&datagrams);
+        crate::net::socket_option::set(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, 6).unwrap();
+        let mut flows: Vec<Flow> = Vec::new();
+        FlowSampler::open(None).unwrap().read(&mut |flow| flows.push(flow.clone())).unwrap();
+        let find = |local: SocketAddr, is_tcp: bool| {
+            flows
+                .iter()
+                .filter(|flow| flow.local == local && flow.tcp.is_some() == is_tcp)
+                .collect::<Vec<_>>()
+        };
+        let [found] = find(client.local_addr().unwrap(), true)[..] else { panic!("{flows:?}") };
+        assert_eq!((found.peer, found.state), (server.local_addr().unwrap(), 1));
+        let info = found.tcp.as_ref().unwrap();
+        assert_eq!(info.pacing_max_bytes_per_s, Some(u64::MAX));
+        assert!(info.received_segments > Some(0) && found.cookie != 0 && found.inode != 0, "{found:?}");
+        assert!(found.memory.unwrap().send_max > 0, "{found:?}");
+        // The listener has the same address as the accepted connection.
+        assert_eq!(find(server.local_addr().unwrap(), true).len(), 1, "{flows:?}");
+        let [found] = find(datagrams.local_addr().unwrap(), false)[..] else { panic!("{flows:?}") };
+        assert_eq!(found.priority, Some(6));
+    }
+}
