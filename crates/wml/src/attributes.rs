@@ -1,11 +1,13 @@
 //! The attributes of one definition, read by name and type.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use crate::distribution::{Distribution, Law};
 use crate::error::Problem;
 use crate::lexer::shortened;
 use crate::model::Number;
+use crate::near::did_you_mean;
 use crate::syntax::{Attribute, Value};
 use crate::variables::{Variables, described};
 
@@ -36,7 +38,8 @@ impl<'a> Attributes<'a> {
         for attribute in attributes.iter().filter(|one| !(has_parameters && one.name.starts_with('$'))) {
             let name = first_name(&attribute.name);
             if !known.contains(&name) {
-                let found = format!("'{}'", shortened(&attribute.name));
+                let near = did_you_mean(&attribute.name, known.iter().copied());
+                let found = format!("'{}'{near}", shortened(&attribute.name));
                 let expected = format!("an attribute of {what} ({})", known.join(", "));
                 return Err(Problem::expected(attribute.line, &expected, &found));
             }
@@ -85,6 +88,16 @@ impl<'a> Attributes<'a> {
         self.read(name, "a number", integer)
     }
 
+    /// A number within these bounds, which may be below zero.
+    pub(crate) fn bounded(&self, name: &str, bounds: RangeInclusive<i64>) -> Result<Option<i64>, Problem> {
+        let expected = format!("a number from {} to {}", bounds.start(), bounds.end());
+        self.read(name, &expected, |variables, line, value| {
+            let number = signed(variables, line, value)?;
+            let is_within = bounds.contains(&number);
+            is_within.then_some(number).ok_or_else(|| Problem::expected(line, &expected, &number.to_string()))
+        })
+    }
+
     /// Without a value it is set.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
         match self.get(name) {
@@ -125,6 +138,18 @@ pub(crate) fn integer(variables: &Variables, line: u32, value: &Value) -> Read<u
             number.map_err(|_| Problem::expected(line, "a number", &format!("'{}'", shortened(&text))))
         }
         other => Err(Problem::expected(line, "a number", &described(other))),
+    }
+}
+
+/// A word such as `-5` is a number here.
+fn signed(variables: &Variables, line: u32, value: &Value) -> Read<i64> {
+    let below_zero = match variables.resolve(line, value)? {
+        Value::Text(pieces) => variables.pieces(line, pieces)?.trim().parse::<i64>().ok(),
+        _ => None,
+    };
+    match below_zero {
+        Some(number) => Ok(number),
+        None => Ok(i64::try_from(integer(variables, line, value)?).unwrap_or(i64::MAX)),
     }
 }
 

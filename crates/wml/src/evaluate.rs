@@ -9,6 +9,7 @@ use crate::error::{Problem, WmlError};
 use crate::expand::{Composite, Expansion};
 use crate::lexer::shortened;
 use crate::model::{Fileset, Number, Process, Program, Quit, Thread};
+use crate::near::did_you_mean;
 use crate::syntax::{Attribute, Command, FlowopCall, ThreadBlock, Value, What, parse};
 use crate::variables::Variables;
 
@@ -17,6 +18,9 @@ const LOADS_DEEP: u32 = 8;
 const LOADS_MAX: u32 = 64;
 const ENTRIES_MAX: u64 = 1 << 31;
 const INSTANCES_MAX: u64 = 1_000_000;
+/// What `nice` adds to a nice value, and the levels of I/O.
+const NICE: std::ops::RangeInclusive<i64> = -20..=19;
+const IO_PRIORITY: std::ops::RangeInclusive<i64> = 0..=7;
 /// Seconds: a year.
 const SECONDS_MAX: u64 = 31_536_000;
 
@@ -122,7 +126,7 @@ impl Evaluator<'_> {
                 self.variables.step(line, text.len() as u64 / 64).map_err(wrong)?;
                 self.program.messages.push(text);
             }
-            What::Load(name) => return self.load(file, line, name, depth),
+            What::Load(name) => self.load(file, line, name, depth)?,
             What::Foreach { name, values, body } => {
                 for value in values {
                     self.variables.set(line, name, value.clone()).map_err(wrong)?;
@@ -134,7 +138,7 @@ impl Evaluator<'_> {
             What::Run { seconds } | What::PrintRun { seconds, .. } => {
                 self.program.runs = true;
                 self.seconds = seconds.clone().map(|seconds| (file.clone(), line, seconds));
-                // A loaded personality may run itself; both commands end a program.
+                // It ends its program, not the one that loaded it, which may set variables and the time.
                 return Ok(false);
             }
             What::Quit => return Ok(false),
@@ -148,7 +152,7 @@ impl Evaluator<'_> {
         Ok(true)
     }
 
-    fn load(&mut self, file: &Rc<str>, line: u32, name: &str, depth: u32) -> Result<bool, WmlError> {
+    fn load(&mut self, file: &Rc<str>, line: u32, name: &str, depth: u32) -> Result<(), WmlError> {
         let wrong = |text: String| Problem::new(line, text).of_file(file);
         self.loads += 1;
         if depth >= LOADS_DEEP || self.loads > LOADS_MAX {
@@ -160,7 +164,7 @@ impl Evaluator<'_> {
             wrong(format!("there is no personality '{name}' to load; list them with --list"))
         })?;
         let loaded: Rc<str> = format!("{plain}.f").into();
-        self.commands(&loaded, &parse(&loaded, text)?, depth + 1)
+        self.commands(&loaded, &parse(&loaded, text)?, depth + 1).map(|_| ())
     }
 
     fn compute(&mut self, line: u32, name: &str, operands: [&Value; 2], sign: char) -> Result<(), Problem> {
@@ -226,7 +230,9 @@ impl Evaluator<'_> {
         if let Some(name) = self.variables.unknown_overrides().next() {
             let known = self.variables.names();
             let known: Vec<String> = known.into_iter().map(|(name, _)| name).collect();
-            let problem = format!("the program sets no variable '{name}'; it sets {}", known.join(", "));
+            let near = did_you_mean(name, known.iter().map(String::as_str));
+            let problem =
+                format!("the program sets no variable '{name}'; it sets {}{near}", known.join(", "));
             return Err(WmlError { file: main.to_string(), line: 1, problem });
         }
         for Deferred { file, line, what } in std::mem::take(&mut self.definitions) {
@@ -325,6 +331,7 @@ impl Evaluator<'_> {
             }
         };
         let (name, of_process) = (given.name("a process")?, instances(&given, line)?);
+        let nice = given.bounded("nice", NICE)?.and_then(|nice| i32::try_from(nice).ok()).unwrap_or(0);
         let mut threads = Vec::new();
         for block in blocks {
             let line = block.line;
@@ -332,9 +339,11 @@ impl Evaluator<'_> {
                 Attributes::new(&self.variables, line, "a thread", &block.attributes, OF_THREADS, false)?;
             let (name, instances) = (given.name("a thread")?, instances(&given, line)?);
             let memory_bytes = given.integer("memsize")?.unwrap_or(0);
+            let io_priority =
+                given.bounded("ioprio", IO_PRIORITY)?.and_then(|level| u8::try_from(level).ok());
             let mut expansion = Expansion::new(&mut self.variables, &self.composites);
             let flowops = expansion.flowops(&block.flowops)?;
-            threads.push(Thread { name, instances, memory_bytes, flowops, line });
+            threads.push(Thread { name, instances, memory_bytes, nice, io_priority, flowops, line });
         }
         self.program.processes.push(Process { name, instances: of_process, threads });
         let all = self.program.threads();

@@ -7,6 +7,7 @@ use crate::attributes::Attributes;
 use crate::error::Problem;
 use crate::lexer::shortened;
 use crate::model::{Flowop, Kind, Number, Operation};
+use crate::near::did_you_mean;
 use crate::syntax::{Attribute, FlowopCall, Piece, Value};
 use crate::variables::Variables;
 
@@ -70,7 +71,9 @@ impl<'a> Expansion<'a> {
                 let words: Vec<&str> = Kind::ALL.iter().map(|(word, _)| *word).collect();
                 let own = self.composites.keys().map(String::as_str);
                 let known = words.into_iter().chain(own).collect::<Vec<_>>().join(", ");
-                let found = format!("'{}'", shortened(&call.kind));
+                let own = self.composites.keys().map(String::as_str);
+                let near = did_you_mean(&call.kind, Kind::ALL.iter().map(|(word, _)| *word).chain(own));
+                let found = format!("'{}'{near}", shortened(&call.kind));
                 return Err(Problem::expected(line, &format!("a flowop ({known})"), &found));
             }
         };

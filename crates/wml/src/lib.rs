@@ -12,6 +12,7 @@ mod evaluate;
 mod expand;
 mod lexer;
 mod model;
+mod near;
 pub mod syntax;
 mod variables;
 

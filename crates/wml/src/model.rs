@@ -77,6 +77,10 @@ pub struct Thread {
     pub instances: u64,
     /// Memory from which it writes and into which it reads.
     pub memory_bytes: u64,
+    /// Its process's `nice`: what is added to its nice value (nice(2)).
+    pub nice: i32,
+    /// Level of its I/O in the best-effort class (ioprio_set(2)), 0 (first) to 7; `None`: as it is.
+    pub io_priority: Option<u8>,
     pub flowops: Vec<Flowop>,
     pub line: u32,
 }

@@ -1,8 +1,9 @@
-//! What every workload shares: its trait and its parts' trait, settings, timing calls, what the sampler
-//! watches.
+//! What every workload shares: its trait and its parts' trait, settings, timing calls, a witness of pauses,
+//! what the sampler watches.
 
 pub mod calls;
 pub mod part;
+pub mod pauses;
 pub mod settings;
 pub mod watch;
 mod workload;

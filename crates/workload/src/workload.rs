@@ -19,8 +19,10 @@ const MAX_OVERTIME: Duration = Duration::from_secs(150);
 
 /// A kind of measurement: what load is, which parts offer it, and how their reports are judged.
 pub trait Workload: Sync + 'static {
-    /// Its name in plans, and its command: `stream`.
+    /// Its name in plans: `stream`.
     const NAME: &'static str;
+    /// The words of its command after `kagiri`.
+    const COMMAND: &'static str = Self::NAME;
     type Settings: Settings;
 
     /// Every number of its trials, the sampled ones included.
@@ -103,6 +105,7 @@ pub trait Workload: Sync + 'static {
 
 pub trait AnyWorkload: Sync {
     fn name(&self) -> &'static str;
+    fn command(&self) -> &'static str;
     fn metrics(&self) -> &'static [MetricSpec];
     fn presentation(&self) -> &'static Presentation;
     fn roles(&self) -> &'static [Role];
@@ -143,6 +146,9 @@ impl<W: Workload> AnyWorkload for W {
     fn name(&self) -> &'static str {
         W::NAME
     }
+    fn command(&self) -> &'static str {
+        W::COMMAND
+    }
     fn metrics(&self) -> &'static [MetricSpec] {
         self.metrics()
     }
@@ -159,7 +165,7 @@ impl<W: Workload> AnyWorkload for W {
         settings::schema::<W::Settings>().clone()
     }
     fn settings_page(&self) -> String {
-        settings::page::<W::Settings>(W::NAME)
+        settings::page::<W::Settings>(W::NAME, W::COMMAND)
     }
     fn resolve(&self, settings: &Value) -> Result<Value, PlanError> {
         let settings: W::Settings = settings::read(settings)?;

@@ -1,14 +1,24 @@
 //! The grammar, by recursive descent.
 
-use super::{Attribute, Command, FlowopCall, Piece, ThreadBlock, Value, What};
+mod values;
+
+use super::{Attribute, Command, FlowopCall, ThreadBlock, Value, What};
 use crate::error::Problem;
 use crate::lexer::{Lexer, Token};
+use crate::near::{did_you_mean, nearest};
 
 /// `foreach` within `foreach`, or random variables within their attributes.
 const NESTING_MAX: u32 = 8;
 /// Words that begin a command.
 const COMMANDS: &str = "set, define, create, run, psrun, eventgen, echo, sleep, system, enable, domultisync, \
     list, debug, version, quit, usage, load, foreach, stats, warmup, shutdown, log or help";
+
+/// Words that begin a block within a command.
+const BLOCKS: [&str; 2] = ["thread", "flowop"];
+
+fn commands() -> impl Iterator<Item = &'static str> {
+    COMMANDS.split([',', ' ']).filter(|word| !word.is_empty() && *word != "or")
+}
 
 type Parsed<T> = Result<T, Problem>;
 
@@ -53,6 +63,15 @@ impl<'a> Parser<'a> {
         Problem::expected(self.line, what, &self.token.name())
     }
 
+    /// The error of a word that may have been meant for `wanted`.
+    fn misspelt(&self, wanted: &str, what: &str) -> Problem {
+        let near = match &self.token {
+            Token::Word(word) => did_you_mean(word, [wanted]),
+            _ => String::new(),
+        };
+        Problem::expected(self.line, what, &format!("{}{near}", self.token.name()))
+    }
+
     fn is_mark(&self, mark: char) -> bool {
         self.token == Token::Mark(mark)
     }
@@ -93,6 +112,10 @@ impl<'a> Parser<'a> {
             "psrun" => self.print_run()?,
             "eventgen" => self.event_generator()?,
             "echo" => What::Echo(self.text()?),
+            // Alone on its line it shows a text that the program has given before.
+            "usage" if self.line > line || self.token == Token::End => {
+                ignored("its text is shown in any case")
+            }
             "usage" => What::Usage(self.text()?),
             "log" => {
                 self.text()?;
@@ -114,7 +137,8 @@ impl<'a> Parser<'a> {
             }
             "quit" => What::Quit,
             other => {
-                let found = format!("'{}'", crate::lexer::shortened(other));
+                let near = did_you_mean(other, commands());
+                let found = format!("'{}'{near}", crate::lexer::shortened(other));
                 return Err(Problem::expected(line, &format!("a command: {COMMANDS}"), &found));
             }
         };
@@ -185,7 +209,8 @@ impl<'a> Parser<'a> {
                 Ok(What::DefineFlowop { attributes, flowops: self.flowops()? })
             }
             other => {
-                let found = format!("'{}'", crate::lexer::shortened(other));
+                let near = did_you_mean(other, ["file", "fileset", "process", "flowop", "randvar"]);
+                let found = format!("'{}'{near}", crate::lexer::shortened(other));
                 Err(Problem::expected(line, "file, fileset, process or flowop", &found))
             }
         }
@@ -194,7 +219,7 @@ impl<'a> Parser<'a> {
     fn thread(&mut self) -> Parsed<ThreadBlock> {
         let line = self.line;
         if !self.is_word("thread") {
-            return Err(self.expected("thread, or '}' at the end of the process"));
+            return Err(self.misspelt("thread", "thread, or '}' at the end of the process"));
         }
         self.advance()?;
         let attributes = self.attributes()?;
@@ -207,7 +232,7 @@ impl<'a> Parser<'a> {
         while !self.is_mark('}') {
             let line = self.line;
             if !self.is_word("flowop") {
-                return Err(self.expected("flowop, or '}' at the end of the flowops"));
+                return Err(self.misspelt("flowop", "flowop, or '}' at the end of the flowops"));
             }
             self.advance()?;
             let kind = self.word("the kind of the flowop")?;
@@ -229,10 +254,24 @@ impl<'a> Parser<'a> {
         loop {
             attributes.push(self.attribute()?);
             if !self.is_mark(',') {
-                return Ok(attributes);
+                return self.end_of_list(attributes);
             }
             self.advance()?;
         }
+    }
+
+    /// Behind a list comes a mark or another command; another word is an attribute without its comma.
+    fn end_of_list(&self, attributes: Vec<Attribute>) -> Parsed<Vec<Attribute>> {
+        let (Token::Word(word), Some(last)) = (&self.token, attributes.last()) else { return Ok(attributes) };
+        if BLOCKS.contains(&word.as_str()) || commands().any(|command| command == word) {
+            return Ok(attributes);
+        }
+        let hint = match nearest(word, commands().chain(BLOCKS)) {
+            Some(near) => format!("; did you mean '{near}'?"),
+            None => "; is a comma missing?".to_owned(),
+        };
+        let expected = format!("',' and a further attribute, or the end of the list, behind '{}'", last.name);
+        Err(Problem::expected(self.line, &expected, &format!("{}{hint}", self.token.name())))
     }
 
     fn attribute(&mut self) -> Parsed<Attribute> {
@@ -250,80 +289,6 @@ impl<'a> Parser<'a> {
             false => None,
         };
         Ok(Attribute { name, value, line })
-    }
-
-    fn value(&mut self) -> Parsed<Value> {
-        if self.is_mark('{') {
-            return self.table();
-        }
-        match &self.token {
-            Token::Integer(_) | Token::Word(_) | Token::Quoted(_) | Token::Variable(_) => {}
-            _ => return Err(self.expected("a value: a number, a word, a variable or a text in quotes")),
-        }
-        Ok(match self.advance()? {
-            Token::Integer(number) => Value::Integer(number),
-            Token::Quoted(pieces) => Value::Text(pieces),
-            Token::Variable(name) => Value::Variable(name),
-            Token::Word(word) if self.is_mark('(') && (word == "randvar" || word == "cvar") => {
-                self.advance()?;
-                self.nest()?;
-                let attributes = self.attributes()?;
-                self.nesting -= 1;
-                self.mark(')', "at the end of the random variable")?;
-                if word == "cvar" { Value::Custom(attributes) } else { Value::Random(attributes) }
-            }
-            Token::Word(word) => match word.as_str() {
-                "true" => Value::Bool(true),
-                "false" => Value::Bool(false),
-                _ => Value::Text(vec![Piece::Text(word)]),
-            },
-            Token::Mark(_) | Token::End => Value::Bool(false),
-        })
-    }
-
-    /// A value, if the next token can be one: commands begin with words.
-    fn optional_value(&mut self) -> Parsed<Option<Value>> {
-        match self.token {
-            Token::Integer(_) | Token::Variable(_) => self.value().map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    fn table(&mut self) -> Parsed<Value> {
-        self.mark('{', "before the table")?;
-        let mut rows = Vec::new();
-        loop {
-            self.mark('{', "before a row of the table")?;
-            let mut row = [0; 3];
-            for (at, cell) in row.iter_mut().enumerate() {
-                if at > 0 {
-                    self.mark(',', "between percent, low and high")?;
-                }
-                *cell = match self.advance()? {
-                    Token::Integer(number) => number,
-                    other => return Err(Problem::expected(self.line, "a whole number", &other.name())),
-                };
-            }
-            rows.push(row);
-            self.mark('}', "at the end of a row of the table")?;
-            if !self.is_mark(',') {
-                break;
-            }
-            self.advance()?;
-        }
-        self.mark('}', "at the end of the table")?;
-        Ok(Value::Table(rows))
-    }
-
-    fn text(&mut self) -> Parsed<Vec<Piece>> {
-        match &self.token {
-            Token::Quoted(_) | Token::Word(_) => match self.advance()? {
-                Token::Quoted(pieces) => Ok(pieces),
-                Token::Word(word) => Ok(vec![Piece::Text(word)]),
-                _ => Ok(Vec::new()),
-            },
-            _ => Err(self.expected("a text in quotes")),
-        }
     }
 
     fn print_run(&mut self) -> Parsed<What> {

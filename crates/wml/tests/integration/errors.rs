@@ -57,6 +57,22 @@ const CASES: &[(&str, &str)] = &[
     ("set $a=3 - 5", "a.f:1: 3 - 5 is no number from 0 to 2^63"),
     ("set $a=3 / 0", "a.f:1: 3 / 0 is no number"),
     ("set mode quit soon", "a.f:1: expected timeout, firstdone or alldone, found 'soon'"),
+    ("defien fileset name=a", "found 'defien'; did you mean 'define'?"),
+    ("define filset name=a", "found 'filset'; did you mean 'fileset'?"),
+    ("define fileset name=a,entrys=3", "found 'entrys'; did you mean 'entries'?"),
+    ("define process name=p { thread name=t { flowop raed name=r } }", "did you mean 'read'?"),
+    ("define process name=p { thred name=t { } }", "found 'thred'; did you mean 'thread'?"),
+    (
+        "define process name=p { thread name=t { flowop read name=r,fd=1\nflowopp write name=w } }",
+        "a.f:2: expected ',' and a further attribute, or the end of the list, behind 'fd', found 'flowopp'; \
+         did you mean 'flowop'?",
+    ),
+    (
+        "define fileset name=a\n entries=3",
+        "a.f:2: expected ',' and a further attribute, or the end of the list, behind 'name', found \
+         'entries'; \
+         is a comma missing?",
+    ),
     ("load nothing", "a.f:1: there is no personality 'nothing' to load"),
     ("eventgen 5", "a.f:1: expected rate=EVENTS, found the number 5"),
     ("echo \"open", "a.f:1: expected '\"' at the end of the text that begins here"),
@@ -87,6 +103,7 @@ fn loaded_program_s_error_names_it() {
 fn unknown_override_lists_the_variables() {
     let error = evaluate("set $nfiles=3\nset $size=4k", &[("nfile", "5")]).unwrap_err();
     assert!(error.problem.contains("sets no variable 'nfile'; it sets nfiles, size"), "{error}");
+    assert!(error.problem.ends_with("; did you mean 'nfiles'?"), "{error}");
 }
 
 #[test]

@@ -10,8 +10,11 @@ use wml::{Evaluation, Program, WmlError};
 
 /// Evaluates a text with overridden variables.
 fn evaluate(text: &str, set: &[(&str, &str)]) -> Result<Program, WmlError> {
-    let load =
-        |name: &str| (name == "shared").then_some("set $nfiles=10\ndefine fileset name=a,entries=$nfiles\n");
+    let load = |name: &str| match name {
+        "shared" => Some("set $nfiles=10\ndefine fileset name=a,entries=$nfiles\n"),
+        "timed" => Some("set $nfiles=10\ndefine fileset name=a,entries=$nfiles\nrun 60\n"),
+        _ => None,
+    };
     let presets = vec![("dir".to_owned(), parse_value("/data"))];
     let overrides = set.iter().map(|(name, value)| ((*name).to_owned(), parse_value(value))).collect();
     let evaluation = Evaluation { presets, overrides, load: &load };

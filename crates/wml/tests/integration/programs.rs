@@ -43,6 +43,43 @@ fn program_of_the_1_5_dialect_is_understood() {
 }
 
 #[test]
+fn priorities_are_those_of_the_process_and_of_the_thread() {
+    let program = |nice: &str, level: &str| {
+        evaluate(
+            &format!(
+                "set $level=3\ndefine process name=p,nice={nice} {{ thread name=a,ioprio={level} {{\
+                 flowop hog name=h,value=1 }} thread name=b {{ flowop hog name=i,value=1 }} }}\nrun 1"
+            ),
+            &[],
+        )
+    };
+    for (nice, expected) in [("5", 5), ("-5", -5), ("\"-20\"", -20)] {
+        let program = program(nice, "$level").unwrap();
+        let found: Vec<_> =
+            program.processes[0].threads.iter().map(|thread| (thread.nice, thread.io_priority)).collect();
+        assert_eq!(found, [(expected, Some(3)), (expected, None)], "nice={nice}");
+    }
+    for (nice, level, words) in [
+        ("20", "0", "nice: expected a number from -20 to 19"),
+        ("0", "8", "ioprio: expected a number from 0 to 7"),
+        ("low", "0", "nice: expected a number"),
+    ] {
+        let error = program(nice, level).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn loader_has_the_last_word_on_variables_and_time() {
+    let program = evaluate("load timed\nset $nfiles=100\nusage\nrun 3", &[]).unwrap();
+    assert_eq!((program.filesets[0].entries, program.seconds), (100, Some(3)));
+    let program = evaluate("load timed\nset $nfiles=100", &[]).unwrap();
+    assert_eq!((program.filesets[0].entries, program.seconds, program.runs), (100, Some(60), true));
+    let program = evaluate("load timed\nusage", &[]).unwrap();
+    assert!(program.messages.is_empty() && program.notes.len() == 1, "{:?}", program.notes);
+}
+
+#[test]
 fn dialect_of_the_prompt_is_understood() {
     let text = r#"
         load shared

@@ -4,9 +4,10 @@ use super::declaration::{Declaration, Kind, Settings, declarations};
 
 const COLUMNS: usize = 118;
 
-pub fn page<S: Settings>(name: &str) -> String {
+/// The settings of workload `name`, which are flags of `kagiri COMMAND`.
+pub fn page<S: Settings>(name: &str, command: &str) -> String {
     let intro = format!(
-        "Keys of the table `[{name}]` of a plan (`kagiri run PLAN.toml`), and flags of `kagiri {name}`. \
+        "Keys of the table `[{name}]` of a plan (`kagiri run PLAN.toml`), and flags of `kagiri {command}`. \
          `kagiri plan schema {name}` prints the JSON schema."
     );
     let mut page = format!("# Settings of {name}\n\n{}", wrapped(&intro));
