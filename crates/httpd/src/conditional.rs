@@ -3,6 +3,8 @@
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
+use pool::PoolFile;
+
 use super::date;
 use super::request::Conditions;
 
@@ -34,6 +36,12 @@ impl Validator {
         let mtime_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
         let etag = format!("\"{:x}-{:x}-{:x}\"", metadata.ino(), metadata.len(), mtime_ns);
         Self { etag, modified_s: metadata.mtime() }
+    }
+
+    /// Of a file in a pool. A pool made anew may come to the same versions, at other times.
+    pub fn of_pool_file(file: &PoolFile) -> Self {
+        let etag = format!("\"p{:x}-{:x}-{:x}\"", file.version(), file.len_bytes(), file.mtime_ns());
+        Self { etag, modified_s: file.mtime_ns().div_euclid(1_000_000_000) }
     }
 
     /// Evaluates the preconditions of a GET or HEAD in the standard's order (RFC 9110, 13.2.2).
@@ -78,7 +86,12 @@ impl Validator {
     }
 }
 
-/// The preconditions of a PUT: `current` is the file it would replace, if there is one.
+/// Whether the preconditions of a PUT hold only where nothing has the name (`If-None-Match: *`).
+pub fn wants_new(conditions: &Conditions) -> bool {
+    conditions.if_none_match.as_deref().is_some_and(|tags| tags.trim_ascii() == b"*")
+}
+
+/// The preconditions of a PUT or DELETE: `current` is the file it would replace or remove, if there is one.
 pub fn judge_put(conditions: &Conditions, current: Option<&Validator>) -> Verdict {
     let failed = match current {
         None => conditions.if_match.is_some(),

@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pool::Pool;
+
 pub enum AccessLog {
     /// Appended to this file, created if missing.
     Path(PathBuf),
@@ -85,7 +87,11 @@ pub struct ServerConfig {
     pub cpus: Vec<usize>,
     /// One line per request and per rejected or timed-out connection; `None`: no log.
     pub access_log: Option<AccessLog>,
+    /// Whether clients may upload (PUT) and delete files.
     pub upload: bool,
+    /// The pool whose files are served with those of `root`; uploads go into it. Its folder is
+    /// [`pool::FOLDER`] in `root`, which is not served.
+    pub pool: Option<Pool>,
     pub limits: Limits,
     /// CPU time burnt per content byte sent, in nanoseconds, to act as a slower processor; 0 is none. 44.8
     /// makes a 25 Mbit/s stream cost 14 % of a core, as the published set-up did.
@@ -107,6 +113,7 @@ impl ServerConfig {
             cpus: Vec::new(),
             access_log: None,
             upload: false,
+            pool: None,
             limits: Limits::default(),
             cost_ns_per_byte: 0.0,
             congestion_control: None,

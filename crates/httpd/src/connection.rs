@@ -288,7 +288,7 @@ impl Connection {
                 let Phase::Upload(upload) = std::mem::replace(&mut self.phase, Phase::Head) else {
                     return Next::Close;
                 };
-                self.respond(context, upload.finish(), false)
+                self.respond(context, upload.finish(&context.handler), false)
             }
             Ok(()) if ended => {
                 self.request_log.status = 400;

@@ -1,30 +1,29 @@
 //! From a request to an answer: files, directories, the load page.
 
-use std::fs::File;
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sys::file::Directory;
+use pool::{Pool, PoolFile};
+use sys::file::{Directory, PendingFile, split_name};
 
 use super::conditional::{Validator, Verdict};
 use super::listing::Listing;
 use super::range::{self, Range};
 use super::request::{Method, Request};
-use super::response::{Content, Response};
+use super::response::{Content, Response, Source};
 use super::stats::Shared;
 use super::target::percent_encode;
-use super::{date, load_page, mime};
-
-/// The directory of names that are the server's own.
-pub const RESERVED_DIRECTORY: &str = ".kagiri";
+use super::{date, load_page, mime, reserved};
 
 #[derive(Debug)]
 pub struct Handler {
     /// The root; nothing outside it can be opened through it.
     pub root: Directory,
     pub upload: bool,
+    pub pool: Option<Pool>,
     /// Whether only this host can connect.
     pub is_loopback: bool,
     /// For the load page.
@@ -32,7 +31,8 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// Answers GET, HEAD and OPTIONS.
+    /// Answers GET, HEAD, OPTIONS and DELETE. A name that is in the pool and on the file system is the
+    /// pool's.
     ///
     /// The file is opened for each request: the kernel keeps its read-ahead per open file, so streams that
     /// shared one would spoil each other's when the file is not in memory.
@@ -40,25 +40,68 @@ impl Handler {
         if request.method == Method::Options {
             return Response::empty(204).with("Allow", self.allowed()).with("Accept-Ranges", "bytes");
         }
-        if request.target.path.starts_with(RESERVED_DIRECTORY) {
+        if request.method == Method::Delete {
+            return self.delete(request).unwrap_or_else(|refusal| refusal);
+        }
+        let path = &request.target.path;
+        if path.starts_with(reserved::DIRECTORY) {
             return self.own(request);
         }
-        let found = self.root.open_beneath(&request.target.path).and_then(|f| f.metadata().map(|m| (f, m)));
+        if reserved::is_in_pool_folder(path) {
+            return Response::refusal(404, "no such file");
+        }
+        if let Some(file) = self.pooled(path).filter(|_| !request.target.directory) {
+            let (len_bytes, validator) = (file.len_bytes(), Validator::of_pool_file(&file));
+            return match file.reader() {
+                Err(e) => refuse_open(&e),
+                Ok(reader) => send_file(request, Source::Pool(file, reader), len_bytes, &validator),
+            };
+        }
+        let found = self.root.open_beneath(path).and_then(|f| f.metadata().map(|m| (f, m)));
         match found {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.is_pool_folder(path) => {
+                self.directory(request)
+            }
             Err(e) => refuse_open(&e),
             Ok((_, metadata)) if metadata.is_dir() => self.directory(request),
             Ok((_, metadata)) if !metadata.is_file() => Response::refusal(403, "not a regular file"),
             Ok(_) if request.target.directory => Response::refusal(404, "no such directory"),
-            Ok((file, metadata)) => send_file(request, file, metadata.len(), &Validator::of(&metadata)),
+            Ok((file, metadata)) => {
+                send_file(request, Source::File(file), metadata.len(), &Validator::of(&metadata))
+            }
         }
     }
 
     pub fn allowed(&self) -> &'static str {
-        if self.upload { "GET, HEAD, OPTIONS, PUT" } else { "GET, HEAD, OPTIONS" }
+        if self.upload { "GET, HEAD, OPTIONS, PUT, DELETE" } else { "GET, HEAD, OPTIONS" }
+    }
+
+    /// The file at `path` in the pool.
+    pub fn pooled(&self, path: &Path) -> Option<Arc<PoolFile>> {
+        self.pool.as_ref()?.file(path.to_str()?)
+    }
+
+    /// Whether the pool has files below `path`.
+    pub fn is_pool_folder(&self, path: &Path) -> bool {
+        self.pool.as_ref().zip(path.to_str()).is_some_and(|(pool, path)| pool.has_folder(path))
+    }
+
+    /// Directory and name of a file that a client wants to write or delete, if it may have that name.
+    pub fn changeable(&self, request: &Request) -> Result<(PathBuf, OsString), Response> {
+        let path = &request.target.path;
+        let is_reserved = path.starts_with(reserved::DIRECTORY) || reserved::is_in_pool_folder(path);
+        let Some((parent, name)) = split_name(path).filter(|_| !request.target.directory && !is_reserved)
+        else {
+            return Err(Response::refusal(403, "not a place for a file"));
+        };
+        if name.as_bytes().starts_with(PendingFile::PREFIX.as_bytes()) {
+            return Err(Response::refusal(403, "names of this kind are kept for unfinished uploads"));
+        }
+        Ok((parent, name))
     }
 
     fn own(&self, request: &Request) -> Response {
-        if request.target.path != Path::new(RESERVED_DIRECTORY).join("load") {
+        if request.target.path != Path::new(reserved::DIRECTORY).join("load") {
             return Response::refusal(404, "no such page");
         }
         let stats = self.shared.stats();
@@ -77,7 +120,11 @@ impl Handler {
             let location = format!("/{}/", percent_encode(path.as_os_str().as_bytes()));
             return Response::refusal(301, "a directory ends in a slash").with("Location", location);
         }
-        match self.root.subdirectory(path).and_then(|directory| Listing::read(&directory, path)) {
+        let directory = match self.root.subdirectory(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.is_pool_folder(path) => Ok(None),
+            opened => opened.map(Some),
+        };
+        match directory.and_then(|found| Listing::read(found.as_ref(), self.pool.as_ref(), path)) {
             Err(e) => refuse_open(&e),
             Ok(listing) if wants_json(request) => json(&listing).with("Vary", "Accept"),
             Ok(listing) => {
@@ -116,7 +163,7 @@ pub fn refuse_open(error: &io::Error) -> Response {
     }
 }
 
-fn send_file(request: &Request, file: File, len_bytes: u64, validator: &Validator) -> Response {
+fn send_file(request: &Request, source: Source, len_bytes: u64, validator: &Validator) -> Response {
     let tagged = |response: Response| {
         response
             .with("ETag", validator.etag.clone())
@@ -138,7 +185,7 @@ fn send_file(request: &Request, file: File, len_bytes: u64, validator: &Validato
                 .with("Content-Range", format!("bytes */{len_bytes}"));
         }
     };
-    let content = Content::File { file, offset_bytes, len_bytes: part_bytes };
+    let content = Content::File { source, offset_bytes, len_bytes: part_bytes };
     let response = tagged(Response::empty(status))
         .with("Content-Type", mime::of(request.target.path.as_os_str().as_bytes()))
         .with("Accept-Ranges", "bytes")

@@ -1,9 +1,10 @@
 //! The embedded content server: HTTP/1.1 over zero-copy sends.
 //!
 //! GET and HEAD with single ranges (a request for several ranges gets the whole file, as RFC 9110 allows),
-//! conditional requests, keep-alive and pipelining, directories as a page or as JSON, uploads by PUT, an
-//! access log and a load page at `/.kagiri/load`. [`Limits`] bounds the memory, connections and time that a
-//! peer can take; every refusal and every expired deadline is logged with its reason.
+//! conditional requests, keep-alive and pipelining, directories as a page or as JSON, uploads by PUT (which
+//! can go into a segment pool, [`pool`]), DELETE, an access log and a load page at `/.kagiri/load`.
+//! [`Limits`] bounds the memory, connections and time that a peer can take; every refusal and every expired
+//! deadline is logged with its reason.
 //!
 //! Reading content that is not in memory blocks its worker, and with it the worker's other streams: with slow
 //! storage and many streams give the server more threads.
@@ -15,6 +16,8 @@ mod connection;
 mod context;
 mod cpu_cost;
 pub mod date;
+mod delete;
+mod destination;
 mod handler;
 mod listing;
 mod load_page;
@@ -23,6 +26,7 @@ mod mime;
 pub mod range;
 pub mod request;
 mod request_reader;
+mod reserved;
 mod response;
 mod response_writer;
 mod stats;
@@ -88,7 +92,13 @@ impl Server {
         let wakers = (0..config.threads).map(|_| Waker::new()).collect::<Result<Vec<_>, NetError>>()?;
         let shared = Arc::new(Shared::new(wakers, limits.connections_per_peer_max));
         let is_loopback = local.ip().is_loopback();
-        let handler = Arc::new(Handler { root, upload: config.upload, is_loopback, shared: shared.clone() });
+        let handler = Arc::new(Handler {
+            root,
+            upload: config.upload,
+            pool: config.pool,
+            is_loopback,
+            shared: shared.clone(),
+        });
         let (log, log_thread) = log::start(shared.clone(), writer).map_err(ServerError::Thread)?;
         let workers = ThreadGroup::new(0)?;
         let mut server = Self { local, shared: shared.clone(), workers, log_thread: Some(log_thread) };

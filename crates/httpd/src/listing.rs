@@ -1,13 +1,17 @@
 //! What a directory holds, as JSON and as a page.
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use pool::Pool;
 use serde::Serialize;
 use sys::file::{Directory, PendingFile};
 
+use super::reserved::is_pool_folder;
 use super::target::percent_encode;
 
 /// Most entries listed, so that a huge directory cannot fill the memory.
@@ -38,39 +42,15 @@ pub struct Entry {
 }
 
 impl Listing {
-    pub fn read(directory: &Directory, path: &Path) -> io::Result<Self> {
+    /// Lists what is in `directory`, if there is one, and in the folder `path` of the pool.
+    pub fn read(directory: Option<&Directory>, pool: Option<&Pool>, path: &Path) -> io::Result<Self> {
         let mut entries = Vec::new();
         let mut truncated = false;
-        for entry in directory.entries()? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if name.as_bytes().starts_with(PendingFile::PREFIX.as_bytes()) {
-                continue;
-            }
-            if entries.len() == ENTRIES_MAX {
-                truncated = true;
-                break;
-            }
-            let metadata = match entry.file_type() {
-                Ok(kind) if kind.is_symlink() => {
-                    directory.open_beneath(Path::new(&name)).and_then(|f| f.metadata())
-                }
-                Ok(_) => entry.metadata(),
-                Err(e) => Err(e),
-            };
-            let Ok(metadata) = metadata else { continue };
-            if !metadata.is_dir() && !metadata.is_file() {
-                continue;
-            }
-            let is_dir = metadata.is_dir();
-            entries.push(Entry {
-                name: name.to_string_lossy().into_owned(),
-                // `./` keeps a name with a colon from being read as a scheme.
-                href: format!("./{}{}", percent_encode(name.as_bytes()), if is_dir { "/" } else { "" }),
-                kind: if is_dir { "directory" } else { "file" },
-                size_bytes: (!is_dir).then_some(metadata.len()),
-                modified: metadata.modified().ok().and_then(rfc3339),
-            });
+        if let Some(directory) = directory {
+            truncated |= read_directory(directory, path.as_os_str().is_empty(), &mut entries)?;
+        }
+        if let Some((pool, folder)) = pool.zip(path.to_str()) {
+            truncated |= read_pool(pool, folder, &mut entries);
         }
         entries.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
         let mut path = format!("/{}/", path.display());
@@ -104,7 +84,73 @@ impl Listing {
     }
 }
 
-fn rfc3339(time: std::time::SystemTime) -> Option<String> {
+/// Returns whether there are too many.
+fn read_directory(directory: &Directory, is_root: bool, entries: &mut Vec<Entry>) -> io::Result<bool> {
+    for entry in directory.entries()? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_hidden = name.as_bytes().starts_with(PendingFile::PREFIX.as_bytes());
+        if is_hidden || is_root && is_pool_folder(&name) {
+            continue;
+        }
+        if entries.len() == ENTRIES_MAX {
+            return Ok(true);
+        }
+        let metadata = match entry.file_type() {
+            Ok(kind) if kind.is_symlink() => {
+                directory.open_beneath(Path::new(&name)).and_then(|f| f.metadata())
+            }
+            Ok(_) => entry.metadata(),
+            Err(e) => Err(e),
+        };
+        let Ok(metadata) = metadata else { continue };
+        if !metadata.is_dir() && !metadata.is_file() {
+            continue;
+        }
+        let size_bytes = (!metadata.is_dir()).then_some(metadata.len());
+        entries.push(Entry::new(&name, size_bytes, metadata.modified().ok()));
+    }
+    Ok(false)
+}
+
+/// Adds what is in a folder of the pool, in place of files with the same names. Returns whether there are too
+/// many.
+fn read_pool(pool: &Pool, folder: &str, entries: &mut Vec<Entry>) -> bool {
+    let files = pool.list_folder(folder, ENTRIES_MAX + 1).into_iter();
+    let files =
+        files.map(|(name, file)| Entry::new(name.as_ref(), Some(file.len_bytes()), Some(file.modified())));
+    let folders = pool.subfolders(folder, ENTRIES_MAX + 1).into_iter();
+    let pooled: Vec<_> = folders.map(|name| Entry::new(name.as_ref(), None, None)).chain(files).collect();
+    let mut places: HashMap<_, _> =
+        entries.iter().enumerate().map(|(at, entry)| (entry.href.clone(), at)).collect();
+    for entry in pooled {
+        match places.remove(&entry.href) {
+            // A directory that both have has its time from the file system.
+            Some(_) if entry.size_bytes.is_none() => {}
+            Some(at) => entries[at] = entry,
+            None if entries.len() == ENTRIES_MAX => return true,
+            None => entries.push(entry),
+        }
+    }
+    false
+}
+
+impl Entry {
+    /// `size_bytes`: of a file; `None`: it is a directory.
+    fn new(name: &OsStr, size_bytes: Option<u64>, modified: Option<SystemTime>) -> Self {
+        let is_dir = size_bytes.is_none();
+        Self {
+            name: name.to_string_lossy().into_owned(),
+            // `./` keeps a name with a colon from being read as a scheme.
+            href: format!("./{}{}", percent_encode(name.as_bytes()), if is_dir { "/" } else { "" }),
+            kind: if is_dir { "directory" } else { "file" },
+            size_bytes,
+            modified: modified.and_then(rfc3339),
+        }
+    }
+}
+
+fn rfc3339(time: SystemTime) -> Option<String> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     let second = i64::try_from(since.as_secs()).ok()?;
     jiff::Timestamp::from_second(second).ok().map(|t| t.to_string())

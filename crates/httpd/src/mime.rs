@@ -1,7 +1,12 @@
 //! Media types by file name.
 
-/// The media type of a file by its extension; `application/octet-stream` when unknown.
+/// The media type of a file by its extension, or its name `metrics` (Prometheus' text format);
+/// `application/octet-stream` when unknown.
 pub fn of(name: &[u8]) -> &'static str {
+    if name.rsplit(|&b| b == b'/').next() == Some(b"metrics") {
+        // Prometheus refuses other types.
+        return "text/plain; version=0.0.4; charset=utf-8";
+    }
     let Some(dot) = name.iter().rposition(|&b| b == b'.') else { return "application/octet-stream" };
     let extension = name[dot + 1..].to_ascii_lowercase();
     match extension.as_slice() {

@@ -10,6 +10,7 @@ pub enum Method {
     Get,
     Head,
     Put,
+    Delete,
     /// Say what is allowed.
     Options,
 }
@@ -165,8 +166,9 @@ fn interpret(head: &httparse::Request<'_, '_>, buffer: &[u8]) -> Result<Request,
         "GET" => Method::Get,
         "HEAD" => Method::Head,
         "PUT" => Method::Put,
+        "DELETE" => Method::Delete,
         "OPTIONS" => Method::Options,
-        "POST" | "DELETE" | "PATCH" | "TRACE" | "CONNECT" => return Err((405, "method not allowed")),
+        "POST" | "PATCH" | "TRACE" | "CONNECT" => return Err((405, "method not allowed")),
         _ => return Err((501, "unknown method")),
     };
     let target = target::parse(head.path.unwrap_or_default()).map_err(|bad| match bad {

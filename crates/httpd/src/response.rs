@@ -2,6 +2,33 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use pool::PoolFile;
+
+/// Where the content of a file comes from.
+#[derive(Debug)]
+pub enum Source {
+    File(File),
+    /// A file in a pool, which keeps its segments, and a reader of the segments.
+    Pool(Arc<PoolFile>, File),
+}
+
+impl Source {
+    /// What to send for the content from `offset_bytes`: file, offset in it, and at most `bytes_max` bytes.
+    /// `None`: that is not within the file.
+    pub fn piece_at(&self, offset_bytes: u64, bytes_max: usize) -> Option<(BorrowedFd<'_>, u64, usize)> {
+        match self {
+            Self::File(file) => Some((file.as_fd(), offset_bytes, bytes_max)),
+            Self::Pool(file, reader) => {
+                let (at, len) = file.piece_at(offset_bytes)?;
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                Some((reader.as_fd(), at, len.min(bytes_max)))
+            }
+        }
+    }
+}
 
 #[derive(Debug)]
 pub enum Content {
@@ -10,7 +37,7 @@ pub enum Content {
     /// Content in memory.
     Bytes(Vec<u8>),
     /// A part of a file, sent without copying.
-    File { file: File, offset_bytes: u64, len_bytes: u64 },
+    File { source: Source, offset_bytes: u64, len_bytes: u64 },
 }
 
 #[derive(Debug)]

@@ -1,11 +1,8 @@
 //! Sending heads and files.
 
-use std::fs::File;
-use std::os::fd::AsFd;
-
 use sys::net::{Moved, TcpSocket};
 
-use super::response::{Content, Response};
+use super::response::{Content, Response, Source};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendState {
@@ -25,6 +22,7 @@ pub struct Sent {
     pub state: SendState,
 }
 
+const CUT: &str = "the file became shorter while it was sent";
 const PEER_GONE: &str = "client left before the answer was sent";
 
 #[derive(Debug, Default)]
@@ -32,7 +30,7 @@ pub struct ResponseWriter {
     /// To be sent before the file.
     out: Vec<u8>,
     out_sent: usize,
-    file: Option<File>,
+    file: Option<Source>,
     offset_bytes: u64,
     left_bytes: u64,
     /// Whether segments that are not full wait for the next slice.
@@ -51,8 +49,8 @@ impl ResponseWriter {
             _ if head_only => {}
             Content::None => {}
             Content::Bytes(bytes) => self.out.extend_from_slice(&bytes),
-            Content::File { file, offset_bytes, len_bytes } => {
-                (self.file, self.offset_bytes, self.left_bytes) = (Some(file), offset_bytes, len_bytes);
+            Content::File { source, offset_bytes, len_bytes } => {
+                (self.file, self.offset_bytes, self.left_bytes) = (Some(source), offset_bytes, len_bytes);
             }
         }
         head_bytes
@@ -118,7 +116,10 @@ impl ResponseWriter {
             return sent;
         }
         let ask = usize::try_from(self.left_bytes).unwrap_or(usize::MAX).min(slice_bytes);
-        sent.state = match socket.send_file(file.as_fd(), self.offset_bytes, ask) {
+        let Some((fd, offset_bytes, ask)) = file.piece_at(self.offset_bytes, ask) else {
+            return Sent { state: SendState::Failed(CUT), ..sent };
+        };
+        sent.state = match socket.send_file(fd, offset_bytes, ask) {
             Ok(Moved::Bytes(n)) => {
                 self.offset_bytes += n as u64;
                 self.left_bytes -= n as u64;
@@ -133,7 +134,7 @@ impl ResponseWriter {
                 }
             }
             Ok(Moved::WouldBlock) => SendState::Blocked,
-            Ok(Moved::End) => SendState::Failed("the file became shorter while it was sent"),
+            Ok(Moved::End) => SendState::Failed(CUT),
             Err(e) if e.is_peer_gone() => SendState::Failed(PEER_GONE),
             Err(_) => SendState::Failed("the file cannot be read"),
         };

@@ -1,34 +1,28 @@
 //! PUT: content into a file that appears whole or not at all.
 
-use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use sys::file::{PendingFile, Published, split_name};
+use pool::Pool;
+use sys::file::Published;
 
 use super::chunked::{Decoder, Step};
-use super::conditional::{Validator, Verdict, judge_put};
-use super::handler::{Handler, RESERVED_DIRECTORY, refuse_open};
-use super::request::{Framing, Request};
+use super::conditional::{Validator, Verdict, judge_put, wants_new};
+use super::destination::{Destination, FileDestination, PoolDestination, refuse_directory, refuse_version};
+use super::handler::{Handler, refuse_open};
+use super::request::{Conditions, Framing, Request};
 use super::response::Response;
 use super::target::percent_encode;
-
-/// Space reserved ahead of an upload of unknown length.
-const RESERVE_STEP_BYTES: u64 = 64 << 20;
-/// An upload reserves at most this part of the free space before its content comes.
-const RESERVE_SHARE: u64 = 2;
 
 /// An upload under way. Dropping it leaves nothing behind.
 #[derive(Debug)]
 pub struct Upload {
-    pending: PendingFile,
-    name: OsString,
+    destination: Destination,
     path: PathBuf,
+    conditions: Conditions,
     body: Body,
     written_bytes: u64,
-    /// Space asked for so far; `None`: this file system cannot reserve.
-    reserved_bytes: Option<u64>,
     bytes_max: u64,
 }
 
@@ -45,45 +39,25 @@ impl Upload {
             return Err(Response::refusal(405, "uploads are not enabled").with("Allow", handler.allowed()));
         }
         let path = &request.target.path;
-        let named =
-            split_name(path).filter(|_| !request.target.directory && !path.starts_with(RESERVED_DIRECTORY));
-        let Some((parent, name)) = named else {
-            return Err(Response::refusal(403, "not a place for a file"));
-        };
-        if name.as_bytes().starts_with(PendingFile::PREFIX.as_bytes()) {
-            return Err(Response::refusal(403, "names of this kind are kept for unfinished uploads"));
-        }
+        let (parent, name) = handler.changeable(request)?;
         let body = match request.framing {
             Framing::None => return Err(Response::refusal(411, "an upload needs Content-Length or chunks")),
             Framing::Length(len) if len > bytes_max => return Err(too_large()),
             Framing::Length(len) => Body::Left(len),
             Framing::Chunked => Body::Chunked(Decoder::default()),
         };
-        let current = match handler.root.open_beneath(path).and_then(|f| f.metadata()) {
-            Ok(metadata) if metadata.is_dir() => {
-                return Err(Response::refusal(409, "a directory has this name"));
+        check_replaceable(handler, path, &request.conditions)?;
+        let len_bytes = if let Body::Left(len) = body { Some(len) } else { None };
+        let destination = match &handler.pool {
+            Some(pool) => Destination::Pool(begin_in_pool(handler, pool, path, &parent, len_bytes)?),
+            None => {
+                let directory = handler.root.subdirectory(&parent).map_err(|e| refuse_directory(&e))?;
+                Destination::File(FileDestination::begin(directory, name, len_bytes)?)
             }
-            Ok(metadata) => Some(Validator::of(&metadata)),
-            Err(error) if error.kind() == io::ErrorKind::InvalidFilename => return Err(refuse_open(&error)),
-            Err(_) => None,
         };
-        if judge_put(&request.conditions, current.as_ref()) == Verdict::Failed {
-            return Err(Response::refusal(412, "the file is not the version asked for"));
-        }
-        let directory = handler.root.subdirectory(&parent).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                Response::refusal(409, "no such directory")
-            }
-            _ => refuse_open(&e),
-        })?;
-        let pending = PendingFile::create(directory).map_err(|e| refuse_write(&e))?;
-        let reserved_bytes = match body {
-            Body::Left(len) => reserve_all(&pending, len).map_err(|e| refuse_write(&e))?,
-            Body::Chunked(_) => Some(0),
-        };
-        let bytes_max = if let Body::Left(len) = body { len } else { bytes_max };
-        let path = path.clone();
-        Ok(Self { pending, name, path, body, written_bytes: 0, reserved_bytes, bytes_max })
+        let (bytes_max, path) = (len_bytes.unwrap_or(bytes_max), path.clone());
+        let conditions = request.conditions.clone();
+        Ok(Self { destination, path, conditions, body, written_bytes: 0, bytes_max })
     }
 
     /// How much to receive at most, so that nothing beyond this upload and a bounded piece of the next
@@ -140,32 +114,20 @@ impl Upload {
         if end > self.bytes_max {
             return Err(too_large());
         }
-        if let Some(reserved) = self.reserved_bytes
-            && end > reserved
-        {
-            let share = self.pending.space().map_or(u64::MAX, |space| space.available_bytes / RESERVE_SHARE);
-            let step = RESERVE_STEP_BYTES.min(share).max(end - reserved).min(self.bytes_max - reserved);
-            self.reserved_bytes = match self.pending.reserve(reserved, step, false) {
-                Ok(true) => Some(reserved + step),
-                // Less than a whole step may still be free: the writes show it.
-                Ok(false) | Err(_) => None,
-            };
-        }
-        let mut file = self.pending.file();
-        file.write_all(content).map_err(|e| refuse_write(&e))?;
+        self.destination.store(content, end, self.bytes_max)?;
         self.written_bytes = end;
         Ok(())
     }
 
-    /// Gives the file its name: 201 for a new one, 204 for one that replaces another.
-    pub fn finish(self) -> Response {
-        let trimmed = self.pending.file().set_len(self.written_bytes);
-        let tag = trimmed.and_then(|()| self.pending.file().metadata()).map(|m| Validator::of(&m).etag);
-        let published = tag.and_then(|tag| Ok((self.pending.publish(&self.name)?, tag)));
-        match published {
-            Err(e) => refuse_write(&e),
-            Ok((Published::Replaced, tag)) => Response::empty(204).with("ETag", tag),
-            Ok((Published::Created, tag)) => {
+    /// Gives the file its name: 201 for a new one, 204 for one that replaces another. The preconditions have
+    /// to hold now, too: another upload may have ended meanwhile.
+    pub fn finish(self, handler: &Handler) -> Response {
+        let only_new = wants_new(&self.conditions);
+        let checked = check_replaceable(handler, &self.path, &self.conditions);
+        match checked.and_then(|()| self.destination.finish(self.written_bytes, only_new)) {
+            Err(refusal) => refusal,
+            Ok((tag, Published::Replaced)) => Response::empty(204).with("ETag", tag),
+            Ok((tag, Published::Created)) => {
                 let location = format!("/{}", percent_encode(self.path.as_os_str().as_bytes()));
                 let text = "201 Created\n".to_owned();
                 Response::text(201, "text/plain; charset=utf-8", text)
@@ -176,31 +138,50 @@ impl Upload {
     }
 }
 
-/// Reserves an upload of `len_bytes` in one request, so that the file system can lay it out in one piece;
-/// returns how much is reserved. What no single upload may take at once is reserved step by step.
-fn reserve_all(pending: &PendingFile, len_bytes: u64) -> io::Result<Option<u64>> {
-    // Some file systems do not know their size.
-    let space = pending.space().ok().filter(|space| space.total_bytes > 0);
-    match space.map(|space| space.available_bytes) {
-        Some(free) if len_bytes > free => Err(io::ErrorKind::StorageFull.into()),
-        Some(free) if len_bytes > free / RESERVE_SHARE => Ok(Some(0)),
-        _ => Ok(pending.reserve(0, len_bytes, true)?.then_some(len_bytes)),
+/// Whether an upload may take the name `path` under these preconditions.
+fn check_replaceable(handler: &Handler, path: &Path, conditions: &Conditions) -> Result<(), Response> {
+    const EXDEV: i32 = 18;
+    const ELOOP: i32 = 40;
+    let is_conditional = *conditions != Conditions::default();
+    let current = match handler.root.open_beneath(path).and_then(|f| f.metadata()) {
+        Ok(metadata) if metadata.is_dir() => {
+            return Err(Response::refusal(409, "a directory has this name"));
+        }
+        Ok(metadata) => Some(Validator::of(&metadata)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
+        // A link is replaced, not followed, wherever it leads.
+        Err(error) if !is_conditional && matches!(error.raw_os_error(), Some(EXDEV | ELOOP)) => None,
+        Err(error) => return Err(refuse_open(&error)),
+    };
+    let current = handler.pooled(path).map(|file| Validator::of_pool_file(&file)).or(current);
+    match judge_put(conditions, current.as_ref()) {
+        Verdict::Failed => Err(refuse_version()),
+        _ => Ok(()),
     }
+}
+
+fn begin_in_pool(
+    handler: &Handler,
+    pool: &Pool,
+    path: &Path,
+    parent: &Path,
+    len_bytes: Option<u64>,
+) -> Result<PoolDestination, Response> {
+    let Some(name) = path.to_str() else {
+        return Err(Response::refusal(403, "in a pool, a name is UTF-8"));
+    };
+    if pool.has_folder(name) {
+        return Err(Response::refusal(409, "a directory has this name"));
+    }
+    // A file in the pool has one path, so a link would give it another one.
+    let directory = match handler.root.subdirectory_without_links(parent) {
+        Ok(directory) => Some(directory),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && handler.is_pool_folder(parent) => None,
+        Err(error) => return Err(refuse_directory(&error)),
+    };
+    PoolDestination::begin(pool, name.to_owned(), directory, len_bytes)
 }
 
 fn too_large() -> Response {
     Response::refusal(413, "the upload is longer than allowed").closing()
-}
-
-fn refuse_write(error: &io::Error) -> Response {
-    let refusal = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Response::refusal(507, "no space left"),
-        io::ErrorKind::FileTooLarge => Response::refusal(413, "longer than the file system allows"),
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            Response::refusal(403, "no permission to write here")
-        }
-        io::ErrorKind::IsADirectory => Response::refusal(409, "a directory has this name"),
-        _ => Response::refusal(500, "the upload cannot be stored"),
-    };
-    refusal.closing()
 }

@@ -67,6 +67,32 @@ pub fn save_index(index: &ContentIndex, content_path: &Path) -> Result<(), Conte
 /// Errors: [`ContentError::File`] when either cannot be read (a missing index has the kind `NotFound`),
 /// [`ContentError::Index`] and [`ContentError::Stale`] when the index cannot be used.
 pub fn load_index(content_path: &Path) -> Result<ContentIndex, ContentError> {
+    let failed =
+        |e| ContentError::File { action: "read the size of", path: content_path.to_owned(), source: e };
+    // A missing index is reported before missing content.
+    let index = read_index(content_path)?;
+    let file_bytes = fs::metadata(content_path).map_err(failed)?.len();
+    check_size(index, content_path, file_bytes)
+}
+
+/// The same for content of `bytes` that does not lie at `content_path` itself, but in a segment pool.
+pub fn load_index_of(content_path: &Path, bytes: u64) -> Result<ContentIndex, ContentError> {
+    check_size(read_index(content_path)?, content_path, bytes)
+}
+
+fn check_size(
+    index: ContentIndex,
+    content_path: &Path,
+    file_bytes: u64,
+) -> Result<ContentIndex, ContentError> {
+    if file_bytes != index.total_bytes() {
+        let index_bytes = index.total_bytes();
+        return Err(ContentError::Stale { path: content_path.to_owned(), file_bytes, index_bytes });
+    }
+    Ok(index)
+}
+
+fn read_index(content_path: &Path) -> Result<ContentIndex, ContentError> {
     let path = index_path(content_path);
     let failed = |action, path: &Path, source| ContentError::File { action, path: path.to_owned(), source };
     let file = File::open(&path).map_err(|e| failed("open the index", &path, e))?;
@@ -76,14 +102,7 @@ pub fn load_index(content_path: &Path) -> Result<ContentIndex, ContentError> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(IndexError::Length { found: bytes.len() as u64, expected: FILE_BYTES_MAX }.into());
     }
-    let index = ContentIndex::read(&bytes)?;
-    let file_bytes =
-        fs::metadata(content_path).map_err(|e| failed("read the size of", content_path, e))?.len();
-    if file_bytes != index.total_bytes() {
-        let index_bytes = index.total_bytes();
-        return Err(ContentError::Stale { path: content_path.to_owned(), file_bytes, index_bytes });
-    }
-    Ok(index)
+    Ok(ContentIndex::read(&bytes)?)
 }
 
 /// Removes abandoned temporary files in `folder`; files that another process writes stay.

@@ -15,7 +15,7 @@ mod spec;
 
 pub use checker::{TsChecker, TsCounts};
 pub use error::{ContentError, IndexError};
-pub use file::{clear_parts, index_file, load_index, make_file, save_index};
+pub use file::{clear_parts, index_file, load_index, load_index_of, make_file, save_index};
 pub use index::{ContentIndex, Gop, INDEX_VERSION, Made, index_path};
 pub use mux::ts::PACKET_BYTES;
 pub use mux::{Progress, ProgressCallback, write_content};

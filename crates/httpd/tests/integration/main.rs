@@ -7,4 +7,5 @@ mod server_hostile;
 mod server_limits;
 mod server_parser;
 mod server_players;
+mod server_pool;
 mod server_upload;

@@ -74,7 +74,7 @@ fn malformed_requests_are_refused_and_closed() {
         ("GET /f FTP/1.1\r\n\r\n".to_owned(), 400, "malformed"),
         ("GET /f HTTP/1.1\r\n\r\n".to_owned(), 400, "exactly one Host"),
         ("GET /f HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n".to_owned(), 400, "exactly one Host"),
-        ("DELETE /f HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), 405, "method not allowed"),
+        ("DELETE /f HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), 405, "deleting is not enabled"),
         ("POST /f HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc".to_owned(), 405, "method not allowed"),
         (
             "PUT /f HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc".to_owned(),

@@ -134,6 +134,59 @@ fn uploads_outside_permitted_places_are_refused() {
 }
 
 #[test]
+fn file_that_cannot_be_opened_is_not_taken_for_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(dir.path(), |c| c.upload = true);
+    let addr = server.local_addr();
+    let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+    symlink("/etc/passwd", dir.path().join("link")).unwrap();
+    for (path, fields) in [
+        ("/socket", ""),
+        ("/socket", "If-None-Match: *\r\n"),
+        ("/socket", "If-None-Match: \"x\"\r\n"),
+        ("/link", "If-None-Match: *\r\n"),
+    ] {
+        assert_eq!(Client::new(addr).put(path, b"x", fields).status, 403, "{path} {fields}");
+    }
+    assert!(!std::fs::symlink_metadata(dir.path().join("socket")).unwrap().is_file());
+    assert!(std::fs::symlink_metadata(dir.path().join("link")).unwrap().is_symlink());
+    // A link to nothing is a name that is taken.
+    symlink("nothing", dir.path().join("dangling")).unwrap();
+    assert_eq!(Client::new(addr).put("/dangling", b"x", "If-None-Match: *\r\n").status, 412);
+}
+
+#[test]
+fn conditions_hold_when_the_upload_ends() {
+    let (plain, pooled) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let pool = pool::Pool::create(&pooled.path().join(pool::FOLDER), 64 << 12, 1 << 12).unwrap();
+    let servers = [
+        start(plain.path(), |c| c.upload = true),
+        start(pooled.path(), |c| (c.upload, c.pool) = (true, Some(pool))),
+    ];
+    for server in servers {
+        let addr = server.local_addr();
+        let begin = |fields: &str| {
+            let before = server.stats().uploaded_bytes;
+            let mut client = Client::new(addr);
+            client.send(format!("PUT /f HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n{fields}\r\n1"));
+            until("the upload is under way", || server.stats().uploaded_bytes > before);
+            client
+        };
+        let end = |mut client: Client| {
+            client.send("2");
+            client.reply().status
+        };
+        let (one, other) = (begin("If-None-Match: *\r\n"), begin("If-None-Match: *\r\n"));
+        assert_eq!((end(one), end(other)), (201, 412));
+        let tag = Client::new(addr).head("/f", "").field("etag").unwrap().to_owned();
+        let fields = format!("If-Match: {tag}\r\n");
+        let (one, other) = (begin(&fields), begin(&fields));
+        assert_eq!((end(one), end(other)), (204, 412));
+        assert_eq!(Client::new(addr).get("/f", "").body, b"12");
+    }
+}
+
+#[test]
 fn interrupted_upload_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("f"), "old").unwrap();
