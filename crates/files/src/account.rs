@@ -5,12 +5,16 @@ use base::outcome::{Account, Cell, Table};
 
 use crate::engine::report::RowReport;
 use crate::limit;
+use crate::report::{ObjectsReport, WorkersReport};
 use crate::totals::Totals;
 
 pub(crate) fn of(totals: &Totals) -> Account {
     let broke_off = totals.broke_off();
     let limit = Some(limit::of(totals)).filter(|_| broke_off.is_none() && totals.operations > 0);
-    let tables = vec![operations(totals), cpu(totals)];
+    let tables = match totals.objects {
+        Some(_) => vec![operations(totals)],
+        None => vec![operations(totals), cpu(totals)],
+    };
     Account { headline: headline(totals), limit, tables, broke_off, ..Account::default() }
 }
 
@@ -21,7 +25,7 @@ fn operations(totals: &Totals) -> Table {
         ("kind", ""),
         ("count", ""),
         ("rate", "/s"),
-        ("bytes", "B/s"),
+        ("bytes", "MiB/s"),
         ("mean", "s"),
         ("p50", "s"),
         ("p99", "s"),
@@ -37,7 +41,7 @@ fn operations(totals: &Totals) -> Table {
             row.kind.as_str().into(),
             row.count.into(),
             totals.per_s(row.count).into(),
-            totals.per_s(row.bytes).into(),
+            totals.per_s(row.bytes).map(|bytes| bytes / f64::from(1 << 20)).into(),
             mean_s.into(),
             s(row.times.percentile_ns(50.0)),
             s(row.times.percentile_ns(99.0)),
@@ -47,6 +51,10 @@ fn operations(totals: &Totals) -> Table {
     };
     table.rows =
         totals.rows.iter().filter(|row| row.all_count > 0 || !row.errors.is_empty()).map(row).collect();
+    if let Some(objects) = &totals.objects {
+        table.notes = notes_of_objects(totals, objects);
+        return table;
+    }
     for report in &totals.reports {
         let around = &report.surroundings;
         let of = |part: &str, whole: Option<u64>| match whole.filter(|bytes| *bytes > 0) {
@@ -70,6 +78,26 @@ fn operations(totals: &Totals) -> Table {
         ));
     }
     table
+}
+
+fn notes_of_objects(totals: &Totals, objects: &ObjectsReport) -> Vec<String> {
+    let made = |report: &WorkersReport| {
+        format!(
+            "{} objects on {}: {}, made in {}",
+            report.files,
+            objects.endpoint,
+            quantity(Some(report.data_bytes as f64), "B"),
+            quantity(Some(report.populate_s), "s")
+        )
+    };
+    let s = |percent| quantity(objects.first_byte.percentile_ns(percent).map(|ns| ns as f64 / 1e9), "s");
+    let mut notes: Vec<String> = totals.reports.iter().map(made).collect();
+    notes.push(format!("head of the answer to a GET: p50 {}, p99 {}", s(50.0), s(99.0)));
+    notes.push(
+        "no request of a worker is sent again; an object whose PUT was answered is durable by the protocol"
+            .to_owned(),
+    );
+    notes
 }
 
 /// What the threads cost and where they waited.
@@ -108,6 +136,7 @@ fn headline(totals: &Totals) -> Option<String> {
     let mean_ms = totals.per_operation(totals.sum_ns as f64 / 1e6)?;
     let durable = match totals.durable_after_s() {
         Some(s) => format!("; everything was durable {} later", quantity(Some(s), "s")),
+        None if totals.is_behind_mount() => "; when it is durable behind the mount is unknown".to_owned(),
         None => String::new(),
     };
     Some(format!(

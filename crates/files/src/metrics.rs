@@ -18,7 +18,7 @@ pub const METRICS: &[MetricSpec] = &[
     metric("op_max_ms", "ms", Lower, "the longest of these latencies"),
     metric("cpu_user_us_per_op", "us", Lower, "CPU time of the load generator per operation (getrusage)"),
     metric("cpu_system_us_per_op", "us", Lower, "CPU time of the kernel per operation, within the calls"),
-    metric("durable_after_s", "s", Lower, "from the end of the run until all is durable (syncfs)"),
+    metric("durable_after_s", "s", Lower, "from the end of the run until all is durable"),
     metric("durable_ops_per_s", "1/s", Higher, "operations per second, that time included"),
     metric("reads_per_s", "1/s", Higher, "reads per second"),
     metric("writes_per_s", "1/s", Higher, "writes per second"),
@@ -28,6 +28,7 @@ pub const METRICS: &[MetricSpec] = &[
     metric("data_bytes", "B", Neither, "size of the files at the beginning"),
     metric("data_ram_percent", "%", Neither, "the same, in % of the host's memory"),
     metric("cached_percent", "%", Neither, "share of a sample of the files in the page cache at the start"),
+    metric("reads_cached_percent", "%", Neither, "bytes read that did not come from storage (/proc/self/io)"),
     metric("dirty_bytes", "B", Neither, "not yet on the disk at the end of the run, whole host"),
     metric("waits_per_op", "", Lower, "waits of threads in the kernel per operation"),
     metric("preemptions_per_op", "", Lower, "preemptions of threads per operation"),
@@ -35,6 +36,13 @@ pub const METRICS: &[MetricSpec] = &[
     metric("blocked_percent", "%", Lower, "mean time of a thread blocked in calls"),
     metric("late_percent", "%", Lower, "rounds that began later than intended, with --rate"),
     metric("disk_busy_percent", "%", Neither, "time of the disk with requests under way"),
+    metric("requests_per_s", "1/s", Higher, "requests to the object store that were answered, per second"),
+    metric("requests", "", Neither, "requests of the workers that were sent, also outside the judged time"),
+    metric("slow_downs", "", Lower, "requests that the object store refused: there were too many (503)"),
+    metric("retries", "", Lower, "requests that were sent again while objects were made; others are not"),
+    metric("first_byte_p50_ms", "ms", Lower, "median time from a GET to the head of its answer"),
+    metric("first_byte_p99_ms", "ms", Lower, "99th percentile of this time"),
+    metric("waiting_percent", "%", Neither, "mean time of a worker that waited for answers"),
     metric("populate_s", "s", Neither, "time to make the files"),
     metric("clock_bound_us", "us", Lower, "bound on the error of the common start, of several hosts"),
     metric("start_skew_us", "us", Lower, "first to last start, of several hosts"),
@@ -46,6 +54,9 @@ pub const METRICS: &[MetricSpec] = &[
 
 /// The metrics that summarise one load, the main one first.
 pub const HEADLINE: &[&str] = &["ops_per_s", "mb_per_s", "op_mean_ms", "p99_ms", "durable_after_s"];
+
+/// The same of an object store: what was answered is durable.
+pub const HEADLINE_OF_OBJECTS: &[&str] = &["ops_per_s", "mb_per_s", "op_mean_ms", "p99_ms", "errors"];
 
 pub(crate) fn of(totals: &Totals) -> Metrics {
     let mut metrics = Metrics::new();
@@ -79,12 +90,21 @@ pub(crate) fn of(totals: &Totals) -> Metrics {
     set("ready_percent", ready.map(|share| 100.0 * share));
     set("blocked_percent", blocked_share(totals).map(|share| 100.0 * share));
     set("late_percent", totals.late_share().map(|share| 100.0 * share));
-    let first = totals.reports.first();
-    let around = first.map(|report| &report.surroundings);
-    set("cached_percent", around.and_then(|around| around.cached_percent));
-    set("dirty_bytes", around.and_then(|around| around.dirty_bytes).map(|bytes| bytes as f64));
-    set("disk_busy_percent", around.and_then(|around| around.disk_busy_percent));
-    set("populate_s", first.map(|report| report.populate_s));
+    set("cached_percent", totals.most(|report| report.surroundings.cached_percent));
+    set("reads_cached_percent", totals.cached_read_share().map(|share| 100.0 * share));
+    set("dirty_bytes", totals.most(|report| report.surroundings.dirty_bytes.map(|bytes| bytes as f64)));
+    set("disk_busy_percent", totals.most(|report| report.surroundings.disk_busy_percent));
+    set("populate_s", totals.most(|report| Some(report.populate_s)));
+    if let Some(objects) = &totals.objects {
+        let ms = |percent| objects.first_byte.percentile_ns(percent).map(|ns| ns as f64 / 1e6);
+        set("requests_per_s", totals.per_s(totals.operations));
+        set("requests", Some(objects.requests as f64));
+        set("slow_downs", Some(objects.slow_downs as f64));
+        set("retries", Some(objects.retries as f64));
+        set("first_byte_p50_ms", ms(50.0));
+        set("first_byte_p99_ms", ms(99.0));
+        set("waiting_percent", totals.waiting_share().map(|share| 100.0 * share));
+    }
     metrics
 }
 

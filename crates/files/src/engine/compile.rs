@@ -1,7 +1,7 @@
 //! From a program to the operations of each thread: names are resolved to numbers, so that nothing is looked
 //! up while it runs. Touches no files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use wml::{Flowop, Kind, Number, Operation, Program, Thread, WmlError};
@@ -71,8 +71,12 @@ pub(crate) struct ThreadPlan {
     pub instances: u64,
     pub work: Arc<[Planned]>,
     pub memory_bytes: u64,
+    pub nice: i32,
+    pub io_priority: Option<u8>,
     /// Slots for open files.
     pub slots: usize,
+    /// Slots that can have a file at the same time.
+    pub files: usize,
     pub limits: usize,
     /// By row: the counts of the process that an operation adds to.
     pub tallies: Vec<Vec<Arc<Tally>>>,
@@ -97,6 +101,8 @@ struct Compiler<'a> {
     io_bytes_max: u64,
     has_aio: bool,
     slots: usize,
+    /// Slots of the thread that a flowop opens a file in.
+    opened: BTreeSet<u32>,
     limits: usize,
     /// Of the process: for one flowop, or for all.
     ends: BTreeMap<Option<usize>, Arc<Tally>>,
@@ -116,6 +122,7 @@ impl Compiled {
             io_bytes_max: 1,
             has_aio: false,
             slots: 1,
+            opened: BTreeSet::new(),
             limits: 0,
             ends: BTreeMap::new(),
         };
@@ -163,7 +170,7 @@ impl Compiled {
 
     /// The most files that all threads have open at once.
     pub fn files_max(&self) -> u64 {
-        let of_plan = |plan: &ThreadPlan| plan.instances.saturating_mul(plan.slots as u64);
+        let of_plan = |plan: &ThreadPlan| plan.instances.saturating_mul(plan.files as u64);
         self.threads.iter().map(of_plan).fold(0, u64::saturating_add)
     }
 
@@ -233,13 +240,17 @@ impl Compiler<'_> {
 
     fn thread(&mut self, thread: &Thread) -> Made<ThreadPlan> {
         (self.slots, self.limits) = (1, 0);
+        self.opened.clear();
         let work = self.flowops(&thread.flowops)?;
         Ok(ThreadPlan {
             name: thread.name.clone(),
             instances: thread.instances,
             work: work.into(),
             memory_bytes: thread.memory_bytes,
+            nice: thread.nice,
+            io_priority: thread.io_priority,
             slots: self.slots,
+            files: self.opened.len(),
             limits: self.limits,
             tallies: Vec::new(),
         })
@@ -274,6 +285,9 @@ impl Compiler<'_> {
             return Err(wrong(format!("{} needs a fileset: filesetname=...", kind.word())));
         }
         self.slots = self.slots.max(flowop.fd.max(flowop.source_fd.unwrap_or(0)) as usize + 1);
+        if kind.is_some_and(opens_file) {
+            self.opened.insert(flowop.fd);
+        }
         self.has_aio |= kind == Some(Kind::AioWrite);
         self.size(flowop, tree);
         let gate = self.gate_of(flowop, kind)?;
@@ -368,6 +382,11 @@ impl Compiler<'_> {
         let tally = is_end.then(|| self.ends.entry(key).or_default().clone());
         Ok((scope, tally))
     }
+}
+
+/// Whether a flowop opens a file in its slot, also where it reads or writes one that is not open yet.
+fn opens_file(kind: Kind) -> bool {
+    kind.reads() || kind.writes() || matches!(kind, Kind::CreateFile | Kind::OpenFile | Kind::Fsync)
 }
 
 fn needs_fileset(kind: Kind) -> bool {

@@ -7,8 +7,8 @@ use nix::sys::uio::{pread, pwrite};
 use nix::unistd::{Whence, fsync, lseek};
 use wml::Kind;
 
+use super::aio::AioWrite;
 use super::compile::Planned;
-use super::content::ALIGNMENT;
 use super::fault::Fault;
 use super::file_ops::{Bytes, FileOps, uninterrupted};
 
@@ -36,10 +36,10 @@ impl FileOps {
 
     /// Where in the thread's memory the next read or write is: filebench takes another place each time.
     fn place(&mut self, bytes: usize) -> usize {
-        let room = (self.memory.len() - ALIGNMENT).saturating_sub(bytes) / bytes.max(1);
+        let room = self.memory.len().saturating_sub(bytes) / bytes.max(1);
         match self.shared.settings.is_strict && room > 0 {
-            true => self.start + self.rng.usize(0..=room) * bytes,
-            false => self.start,
+            true => self.rng.usize(0..=room) * bytes,
+            false => 0,
         }
     }
 
@@ -120,8 +120,9 @@ impl FileOps {
         if kind == Kind::AioWrite {
             let file = self.file(planned.fd)?.duplicate()?;
             let Some(aio) = &self.shared.aio else { return Err(Fault::Skipped) };
-            let handed_over = aio.write(file, &self.shared.content, bytes, at, &self.outstanding);
-            handed_over.map_err(Fault::call("write"))?;
+            let (content, outstanding) = (self.shared.content.clone(), self.outstanding.clone());
+            let write = AioWrite { file, content, bytes, offset: at, row: planned.row, outstanding };
+            aio.write(write).map_err(Fault::call("write"))?;
         } else {
             let open = self.file(planned.fd)?;
             write_all(open.fd(), self.content(place, bytes), at as i64)?;

@@ -1,4 +1,4 @@
-//! The time until everything that was written is durable: syncfs(2) after the run.
+//! The time until everything that was written is durable, as a call that cannot be cancelled says it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -6,32 +6,49 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
+use sys::clock::monotonic_ns;
+
 use super::report::Durable;
 
 /// Between two looks whether the run is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Waits until the file system of `dir` has put everything into safety, at most `within`, or until `stop`.
-/// The call cannot be cancelled: it goes on in a thread of its own if it takes longer.
-pub fn sync_file_system(dir: OwnedFd, within: Duration, stop: &Arc<AtomicBool>) -> Durable {
+/// Waits until the file system of `dir` has put everything into safety (syncfs(2)).
+pub fn sync_file_system(dir: &OwnedFd, began: Instant) -> Durable {
+    match nix::unistd::syncfs(dir) {
+        Ok(()) => Durable::After { s: began.elapsed().as_secs_f64() },
+        Err(error) => Durable::Failed { why: format!("syncfs: {}", error.desc()) },
+    }
+}
+
+/// What `work` finds out, which gets the moment at which the run ended, `ended_ns` of the monotonic clock:
+/// calls that were under way then belong to the time until all is durable. Waits at most `within`, or until
+/// `stop`.
+/// Its calls cannot be cancelled: it goes on in a thread of its own if it takes longer.
+pub fn within(
+    within: Duration,
+    ended_ns: u64,
+    stop: &Arc<AtomicBool>,
+    work: impl FnOnce(Instant) -> Durable + Send + 'static,
+) -> Durable {
     let (send, receive) = sync_channel(1);
-    let began = Instant::now();
-    let thread = std::thread::Builder::new().name("files-syncfs".to_owned()).spawn(move || {
-        let synced = nix::unistd::syncfs(&dir);
+    let now = Instant::now();
+    let since = Duration::from_nanos(monotonic_ns().saturating_sub(ended_ns));
+    let began = now.checked_sub(since).unwrap_or(now);
+    let thread = std::thread::Builder::new().name("files-durable".to_owned()).spawn(move || {
         // The receiver may have given up.
-        let _ = send.send((synced, Instant::now()));
+        let _ = send.send(work(began));
     });
-    if thread.is_err() {
-        return Durable::Unknown;
+    if let Err(error) = thread {
+        return Durable::Failed { why: format!("no thread could be started: {error}") };
     }
     loop {
         match receive.recv_timeout(LOOK) {
-            Ok((Ok(()), at)) => return Durable::After { s: at.duration_since(began).as_secs_f64() },
-            Ok((Err(error), _)) => return Durable::Failed { why: format!("syncfs: {}", error.desc()) },
+            Ok(durable) => return durable,
             Err(RecvTimeoutError::Disconnected) => return Durable::Unknown,
             Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => return Durable::Unknown,
             Err(RecvTimeoutError::Timeout) if began.elapsed() >= within => {
-                return Durable::NotWithin { s: within.as_secs_f64() };
+                return Durable::NotWithin { s: within.as_secs_f64(), left: None };
             }
             Err(RecvTimeoutError::Timeout) => {}
         }

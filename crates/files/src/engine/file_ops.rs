@@ -11,11 +11,11 @@ use nix::fcntl::{AtFlags, OFlag, PosixFadviseAdvice, openat, posix_fadvise};
 use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use sys::clock::monotonic_ns;
+use sys::memory::PagedMemory;
 use wml::Kind;
 
 use super::aio::Outstanding;
 use super::compile::Planned;
-use super::content::ALIGNMENT;
 use super::fault::Fault;
 use super::open_files::{OpenFile, OpenFiles};
 use super::shared::Shared;
@@ -24,6 +24,9 @@ use crate::tree::slots::{Choice, Picked, Want};
 
 /// A file that is to be deleted may be in use for so long; then there is nothing to delete.
 const IN_USE_NS: u64 = 100_000_000;
+/// The most memory of all threads that is made before the start.
+const TOUCHED_MAX: u64 = 1 << 30;
+const PAGE_BYTES: usize = 4096;
 const BUSY_PAUSE: Duration = Duration::from_micros(50);
 
 pub(super) type Bytes = Result<u64, Fault>;
@@ -33,9 +36,7 @@ pub(crate) struct FileOps {
     pub shared: Arc<Shared>,
     pub rng: Rng,
     pub(super) open: OpenFiles,
-    pub(super) memory: Vec<u8>,
-    /// The first aligned byte of the memory.
-    pub(super) start: usize,
+    pub(super) memory: PagedMemory,
     path: PathBuffer,
     /// By tree: the next file of this thread.
     rotors: Vec<u32>,
@@ -57,15 +58,19 @@ pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Re
 }
 
 impl FileOps {
-    pub(crate) fn new(shared: Arc<Shared>, seed: u64, slots: usize, memory_bytes: u64) -> Self {
+    /// # Errors
+    /// There is no address space for the memory.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        seed: u64,
+        slots: usize,
+        memory_bytes: u64,
+    ) -> std::io::Result<Self> {
         let own = if shared.settings.is_strict { usize::try_from(memory_bytes).unwrap_or(0) } else { 0 };
-        // Zeroed memory takes no page before it is touched.
-        let memory = vec![0; own.max(shared.compiled.io_bytes_max) + ALIGNMENT];
-        let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Self {
+        let memory = PagedMemory::new(own.max(shared.compiled.io_bytes_max))?;
+        Ok(Self {
             rng: Rng::with_seed(seed),
             open: OpenFiles::new(slots),
-            start,
             memory,
             path: PathBuffer::default(),
             rotors: vec![0; shared.trees.len()],
@@ -73,6 +78,20 @@ impl FileOps {
             begin_ns: 0,
             to_ns: u64::MAX,
             shared,
+        })
+    }
+
+    /// Has the pages of the memory before the start: page faults in calls that read take a lock of the whole
+    /// process, and a write from a page that is not there yet copies less than it made room for, which file
+    /// systems without delayed allocation (ext3) undo in their journal. Not if all threads together would
+    /// have too many; filebench has them all.
+    pub(crate) fn touch_memory(&mut self) {
+        let all = (self.memory.len() as u64).saturating_mul(self.shared.live.len() as u64);
+        if all > TOUCHED_MAX && !self.shared.settings.is_strict {
+            return;
+        }
+        for page in self.memory.chunks_mut(PAGE_BYTES) {
+            *std::hint::black_box(&mut page[0]) = 0;
         }
     }
 

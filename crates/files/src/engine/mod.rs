@@ -2,19 +2,22 @@
 
 mod aio;
 mod compile;
-mod content;
+pub(crate) mod content;
 mod data_ops;
-mod durable;
+pub mod durable;
 mod events;
 mod fault;
 mod file_ops;
 mod gate;
 mod open_files;
-mod recorder;
+mod priorities;
+pub(crate) mod recorder;
 pub mod report;
 mod run;
 mod shared;
+mod storage_reads;
 mod tally;
+mod waits;
 mod worker;
 
 pub use compile::{Compiled, Row};

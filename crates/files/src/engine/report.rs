@@ -6,6 +6,8 @@ use base::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use wml::Kind;
 
+use super::recorder::RowCounts;
+
 /// Why a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -59,6 +61,27 @@ impl RowReport {
     }
 }
 
+impl RowReport {
+    /// A kind of request to an object store.
+    pub(crate) fn of_requests(name: &str, method: &str) -> Self {
+        let mut row = Self::new(name, Kind::StatFile);
+        method.clone_into(&mut row.kind);
+        (row.reads, row.writes) = (name.ends_with("get"), name.ends_with("put"));
+        row
+    }
+
+    pub(crate) fn add(&mut self, counts: &RowCounts) {
+        self.count += counts.count;
+        self.bytes += counts.bytes;
+        self.sum_ns += counts.sum_ns;
+        self.all_count += counts.all_count;
+        counts.times.add_to(&mut self.times);
+        for (message, count) in &counts.errors {
+            *self.errors.entry(message.clone()).or_default() += count;
+        }
+    }
+}
+
 /// The threads' CPU time and waits within the judged time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuReport {
@@ -69,6 +92,14 @@ pub struct CpuReport {
     /// How often threads waited in the kernel, and how often they had to leave their CPU.
     pub waits: u64,
     pub preemptions: u64,
+}
+
+/// Where threads waited in the kernel, as single looks at some of them found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitSamples {
+    pub looks: u64,
+    /// Looks that found a thread waiting, by the kernel's function.
+    pub by_function: BTreeMap<String, u64>,
 }
 
 /// One host's run.
@@ -92,7 +123,15 @@ pub struct RunReport {
     pub late_rounds: u64,
     pub rounds: u64,
     pub rate_per_s: Option<f64>,
+    #[serde(default)]
+    pub waits: WaitSamples,
     pub durable: Durable,
+    /// How long this program or the machine did not run within the judged time (stopped, suspended).
+    #[serde(default)]
+    pub paused_s: f64,
+    /// Bytes that this program read from storage within the judged time; `None`: unknown.
+    #[serde(default)]
+    pub storage_read_bytes: Option<u64>,
 }
 
 /// When everything that was written was durable.
@@ -103,9 +142,15 @@ pub enum Durable {
     After {
         s: f64,
     },
-    /// Not within the time that it was given.
+    /// Not within the time that it was given; `left`: what is missing, as far as it is known.
     NotWithin {
         s: f64,
+        #[serde(default)]
+        left: Option<String>,
+    },
+    /// A program serves the mount, and only it could say when its backend has everything.
+    BehindMount {
+        file_system: String,
     },
     Failed {
         why: String,

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reactor::{ThreadError, ThreadGroup, ThreadSpec};
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::NetError;
+use workload::pauses::PauseWatch;
 
 use super::aio::AioPool;
 use super::compile::{Compiled, ThreadPlan};
 use super::content::Content;
-use super::report::{CpuReport, Durable, Ended, RowReport, RunReport};
+use super::report::{CpuReport, Durable, Ended, RowReport, RunReport, WaitSamples};
 use super::shared::{RunSettings, Shared};
+use super::storage_reads::StorageReads;
+use super::waits::WaitSampler;
 use super::worker::{ThreadReport, Worker};
 use crate::tree::FileTree;
 
@@ -25,6 +28,7 @@ const INTERVALS: u64 = 50;
 const INTERVAL_NS: std::ops::RangeInclusive<u64> = 100_000_000..=1_000_000_000;
 /// Between two looks whether the run is to end.
 const LOOK: Duration = Duration::from_millis(20);
+const LOST_EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -32,6 +36,8 @@ pub enum StartError {
     Control(#[from] NetError),
     #[error(transparent)]
     Thread(#[from] ThreadError),
+    #[error("memory of {0} threads: {1}; use fewer threads or smaller reads and writes")]
+    Memory(usize, std::io::Error),
     #[error("start threads for asynchronous writes: {0}; raise the limit of processes")]
     Aio(std::io::Error),
 }
@@ -41,6 +47,7 @@ pub struct Run {
     shared: Arc<Shared>,
     group: ThreadGroup<ThreadReport>,
     interval_ns: u64,
+    reads: StorageReads,
 }
 
 impl Run {
@@ -67,10 +74,11 @@ impl Run {
                 stack_bytes: Some(STACK_BYTES),
                 ..ThreadSpec::default()
             };
-            let shared = shared.clone();
-            group.spawn(spec, move |control| Worker::new(shared, plan, number, interval_ns).run(control))?;
+            let worker = Worker::new(shared.clone(), plan, number, interval_ns);
+            let worker = worker.map_err(|error| StartError::Memory(shared.live.len(), error))?;
+            group.spawn(spec, move |control| worker.run(control))?;
         }
-        Ok(Self { shared, group, interval_ns })
+        Ok(Self { shared, group, interval_ns, reads: StorageReads::default() })
     }
 
     pub fn threads(&self) -> usize {
@@ -83,27 +91,49 @@ impl Run {
     }
 
     /// Sets the start, at a moment of the monotonic clock.
-    pub fn begin(&self, start_ns: u64) {
+    pub fn begin(&mut self, start_ns: u64) {
         self.shared.times(start_ns);
+        if self.shared.settings.omit_ns == 0 {
+            // A small set can be read whole before the first look.
+            self.reads.begin();
+        }
         self.group.begin(start_ns);
     }
 
     /// Waits until the end, until `stop` or until nothing is left to do, and adds up what was counted.
-    pub fn wait(mut self, stop: &Arc<AtomicBool>) -> RunReport {
+    /// Asks `lost` now and then why the storage is gone, which ends the run.
+    pub fn wait(mut self, stop: &Arc<AtomicBool>, lost: &dyn Fn() -> Option<String>) -> RunReport {
         let times = self.shared.times(u64::MAX);
         let (start_ns, from_ns, to_ns) = (times.start_ns, times.from_ns, times.to_ns);
+        let (mut asked, mut waits) = (Instant::now(), WaitSampler::default());
+        let pauses = PauseWatch::start().ok();
         while !self.group.wait(Deadline::after(LOOK)) && monotonic_ns() < to_ns {
             if stop.load(Ordering::Relaxed) {
                 self.shared.end(Ended::Stopped);
                 break;
+            }
+            if asked.elapsed() >= LOST_EVERY {
+                if let Some(why) = lost() {
+                    self.shared.end(Ended::Failed(why));
+                    break;
+                }
+                asked = Instant::now();
+            }
+            if (from_ns..to_ns).contains(&monotonic_ns()) {
+                self.reads.begin();
+                waits.look(&self.shared.ids);
             }
         }
         // Calls that are under way are waited for, but not for ever.
         let deadline = Deadline::after(LEAVE);
         while !self.group.wait(Deadline::after(LOOK)) && !deadline.passed() {}
         let ended_ns = monotonic_ns();
+        let storage_read_bytes = self.reads.end();
         let results = self.group.finish(Deadline::after(Duration::ZERO));
-        self.sum(results, (start_ns, from_ns, to_ns.min(ended_ns.max(from_ns))))
+        let report = self.sum(results, (start_ns, from_ns, to_ns.min(ended_ns.max(from_ns))));
+        let s = |s: f64| start_ns + (s * 1e9) as u64;
+        let paused_s = pauses.map_or(0.0, |pauses| pauses.finish(s(report.from_s), s(report.to_s)));
+        RunReport { waits: waits.samples, paused_s, storage_read_bytes, ..report }
     }
 
     fn sum(
@@ -162,7 +192,10 @@ impl Run {
             late_rounds,
             rounds,
             rate_per_s: shared.settings.rate_per_s,
+            waits: WaitSamples::default(),
             durable: Durable::Unknown,
+            paused_s: 0.0,
+            storage_read_bytes: None,
         }
     }
 }

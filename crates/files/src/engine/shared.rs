@@ -1,6 +1,6 @@
 //! What the threads of a run share: all of it is read only while they run, but for single atomic numbers.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use sys::clock::monotonic_ns;
@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub aio: Option<AioPool>,
     /// Operations of each thread, for the live display.
     pub live: Vec<Padded>,
+    /// The kernel's id of each thread that has started; 0 before.
+    pub ids: Vec<AtomicI32>,
     /// Set once the start is known.
     pub times: OnceLock<RunTimes>,
     is_over: AtomicBool,
@@ -68,8 +70,9 @@ impl Shared {
         threads: usize,
     ) -> Self {
         let live = (0..threads).map(|_| Padded::default()).collect();
+        let ids = (0..threads).map(|_| AtomicI32::new(0)).collect();
         let (times, is_over, ended) = (OnceLock::new(), AtomicBool::new(false), Mutex::new(None));
-        Self { settings, compiled, trees, content, aio, live, times, is_over, ended }
+        Self { settings, compiled, trees, content, aio, live, ids, times, is_over, ended }
     }
 
     /// The times of a run that starts at this moment; the first thread that asks decides.
@@ -90,10 +93,10 @@ impl Shared {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Ends the run for all threads. The first reason counts.
+    /// Ends the run for all threads. The first reason counts, but a failure is more than a regular end.
     pub(crate) fn end(&self, why: Ended) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        if ended.is_none() {
+        if ended.is_none() || (*ended == Some(Ended::Done) && matches!(why, Ended::Failed(_))) {
             *ended = Some(why);
         }
         drop(ended);

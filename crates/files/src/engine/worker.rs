@@ -1,5 +1,7 @@
 //! One thread of a program: its rounds of flowops, their times, and what ends them.
 
+mod failures;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,20 +11,19 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use reactor::ThreadControl;
 use sys::clock::{monotonic_ns, sleep_until_ns};
-use sys::thread::thread_ready_ns;
-use wml::{Kind, Quit};
+use sys::thread::{thread_id, thread_ready_ns};
+use wml::Kind;
 
 use super::compile::{Planned, Scope, ThreadPlan, Work};
-use super::fault::{Fault, advice, is_final};
+use super::fault::Fault;
 use super::file_ops::FileOps;
+use super::priorities;
 use super::recorder::RowCounts;
 use super::report::{CpuReport, Ended};
 use super::shared::{RunTimes, Shared};
 
 /// A sleep looks at least so often whether the run is over.
 const LOOK_NS: u64 = 200_000_000;
-/// Failures of a flowop in a row after which the run ends: it does not work.
-const FAILURES_MAX: u64 = 1000;
 /// Passes of `hog` between two looks at the clock.
 const HOG_BATCH: u64 = 1 << 16;
 
@@ -66,10 +67,19 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, plan: ThreadPlan, number: usize, interval_ns: u64) -> Self {
+    /// # Errors
+    /// As [`FileOps::new`].
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        plan: ThreadPlan,
+        number: usize,
+        interval_ns: u64,
+    ) -> std::io::Result<Self> {
         let seed = shared.settings.seed.wrapping_add((number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let files = FileOps::new(shared.clone(), seed, plan.slots, plan.memory_bytes);
-        Self {
+        let mut files = FileOps::new(shared.clone(), seed, plan.slots, plan.memory_bytes)?;
+        // Not by the thread, which may be late for the start then.
+        files.touch_memory();
+        Ok(Self {
             files,
             rows: vec![RowCounts::default(); shared.compiled.rows.len()],
             from_ns: 0,
@@ -87,18 +97,24 @@ impl Worker {
             shared,
             plan,
             number,
-        }
+        })
     }
 
     pub(super) fn run(mut self, control: &ThreadControl) -> ThreadReport {
+        self.shared.ids[self.number].store(thread_id(), Ordering::Relaxed);
+        if let Err(why) = priorities::set(&self.plan) {
+            self.shared.end(Ended::Failed(why));
+        }
+        if self.shared.settings.omit_ns == 0 {
+            // Before the start: of more threads than the CPUs can serve, many are ready for long before they
+            // run for the first time.
+            self.mark_cpu();
+        }
         let is_started = control.sleep_until_start().unwrap_or(false);
         let shared = self.shared.clone();
         let times = shared.times(control.start_ns());
         (self.from_ns, self.to_ns, self.files.to_ns) = (times.from_ns, times.to_ns, times.to_ns);
         self.interval_end_ns = self.from_ns + self.interval_ns;
-        if self.from_ns <= times.start_ns {
-            self.mark_cpu();
-        }
         let (mut rounds, mut late_rounds) = (0, 0);
         let pacer =
             shared.settings.rate_per_s.zip(shared.compiled.counted_per_round()).map(|(rate, counted)| {
@@ -117,6 +133,7 @@ impl Worker {
                 break;
             }
         }
+        self.finish_writes();
         self.report(rounds, late_rounds)
     }
 
@@ -128,7 +145,14 @@ impl Worker {
     /// Waits until the round is due; `false`: that is after the end.
     fn wait_for_round(&mut self, pacer: &OpenLoop, round: u64) -> bool {
         let intended_ns = pacer.moment_ns(round);
-        if intended_ns >= self.to_ns || !self.sleep_until(intended_ns) {
+        if intended_ns >= self.to_ns {
+            // The run lasts as long as it was to, however few rounds its rate has.
+            if self.sleep_until(self.to_ns) {
+                self.last_ns = self.to_ns;
+            }
+            return false;
+        }
+        if !self.sleep_until(intended_ns) {
             return false;
         }
         self.late_ns = monotonic_ns().saturating_sub(intended_ns);
@@ -294,56 +318,9 @@ impl Worker {
         wanted == 0 || self.sleep_until(events.take(wanted, monotonic_ns()))
     }
 
-    /// What a flowop that did not succeed means for the thread and for the run.
-    #[cold]
-    fn fail(&mut self, planned: &Planned, fault: Fault) -> Result<(), Stop> {
-        let shared = self.shared.clone();
-        let row = &shared.compiled.rows[planned.row];
-        match fault {
-            Fault::Skipped => {
-                self.last_ns = monotonic_ns();
-                return Ok(());
-            }
-            Fault::Over => {}
-            Fault::Finished => match shared.settings.quit {
-                Quit::AllDone => {}
-                Quit::Timeout | Quit::FirstDone => shared.end(Ended::Done),
-            },
-            Fault::Exhausted { set, wanted } => match shared.settings.quit {
-                Quit::AllDone => {}
-                Quit::FirstDone => shared.end(Ended::Done),
-                Quit::Timeout => shared.end(Ended::Exhausted(format!(
-                    "after {:.1} s the fileset {set} had no file left to {wanted} for {} (line {})",
-                    shared.elapsed_s(),
-                    row.name,
-                    planned.line
-                ))),
-            },
-            Fault::Program(problem) => {
-                shared
-                    .end(Ended::Failed(format!("line {}: {} cannot run: {problem}", planned.line, row.name)));
-            }
-            Fault::Call { call, error } => {
-                let message = format!("{call}: {}", error.desc());
-                let counts = &mut self.rows[planned.row];
-                *counts.errors.entry(message.clone()).or_default() += 1;
-                counts.failures += 1;
-                let is_hopeless = is_final(error) || counts.failures >= FAILURES_MAX;
-                self.last_ns = monotonic_ns();
-                if !is_hopeless {
-                    return Ok(());
-                }
-                let (name, after_s) = (&row.name, shared.elapsed_s());
-                shared.end(Ended::Failed(format!(
-                    "{name} failed after {after_s:.1} s: {message}{}",
-                    advice(error)
-                )));
-            }
-        }
-        Err(Stop)
-    }
-
     fn report(self, rounds: u64, late_rounds: u64) -> ThreadReport {
+        // A number of the kernel's may be another thread's afterwards.
+        self.shared.ids[self.number].store(0, Ordering::Relaxed);
         let end = getrusage(UsageWho::RUSAGE_THREAD).ok();
         let cpu = self.cpu_from.zip(end).map(|((from, ready_from), end)| {
             let s =

@@ -1,38 +1,41 @@
 //! The threads that work on the files in one trial: kind `files.workers`.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use base::part::{HostContext, Live, PartError, Progress};
 use base::units::Span;
 use serde::{Deserialize, Serialize};
-use sys::clock::{monotonic_ns, sleep_until_ns};
-use sys::proc::mounts::{mount_of, mounts};
-use sys::proc::{BlockDeviceReader, HostMemory, block_device_of_path};
+use sys::clock::sleep_until_ns;
+use sys::proc::HostMemory;
+use sys::proc::mounts::{Mount, mount_of, mounts};
 use workload::part::{Part, Peers};
 
-use super::folder::FolderPart;
-use crate::engine::report::Durable;
-use crate::engine::{Content, Run, RunSettings, Watched, sync_file_system};
+use super::disk_watch::DiskWatch;
+use super::folder::{FolderEndpoint, FolderPart};
+use super::open_folder::{OpenFolder, lost, lost_soon};
+use crate::backend::Backend;
+use crate::engine::report::{Durable, Ended, RunReport};
+use crate::engine::{Content, Run, RunSettings, durable, sync_file_system};
+use crate::objects::address::Address;
+use crate::objects::client::{Access, Client};
+use crate::objects::prefix;
 use crate::program::{Ready, SetValue, Source};
 use crate::report::{Surroundings, WorkersReport};
-use crate::tree::{FileTree, Filling, OPEN_DIRS_MAX, PopulateError, Population, remove_tree};
+use crate::tree::{FileTree, Filling, OPEN_DIRS_MAX, PopulateError, Population};
+use crate::under_way::{UnderWay, Watched};
 
 /// Descriptors of this process beside those of the threads.
 const OTHER_FILES: u64 = 512;
 /// Files of which is looked how much the page cache has of them.
 const SAMPLE: u32 = 64;
-/// Rates of this moment are those over so long.
-const LIVE_NS: u64 = 500_000_000;
-/// A stopped run ends within this time, or is abandoned.
-const LEAVE: Duration = Duration::from_secs(40);
+/// Longest time of one request to a backend.
+const BACKEND_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WorkersTask {
@@ -47,6 +50,11 @@ pub struct WorkersTask {
     pub omit: Span,
     pub hold: Span,
     pub rate_per_s: Option<f64>,
+    /// The backend's view of the measured directory.
+    #[serde(default)]
+    pub durable_at: Option<Address>,
+    #[serde(default)]
+    pub allows_http: bool,
     pub durable_within: Span,
     pub seed: u64,
 }
@@ -54,48 +62,36 @@ pub struct WorkersTask {
 pub struct WorkersPart {
     task: WorkersTask,
     prepared: Option<Prepared>,
-    under_way: Option<UnderWay>,
+    under_way: Option<UnderWay<WorkersReport>>,
     stop: Arc<AtomicBool>,
 }
 
 struct Prepared {
     run: Run,
     folder: PathBuf,
+    open: OpenFolder,
+    backend: Option<Backend>,
     population: Population,
     populate_s: f64,
     surroundings: Surroundings,
     notes: Vec<String>,
 }
 
-struct UnderWay {
-    thread: JoinHandle<WorkersReport>,
-    watched: Watched,
-    start_ns: u64,
-    /// The operations at the last look, when that was, and the rate that came of it.
-    seen: (u64, u64),
-    rate_per_s: Option<f64>,
-}
-
 impl WorkersPart {
     fn make_files(
         &self,
         ready: &Ready,
-        folder: &Path,
+        folder: &OpenFolder,
         content: &[u8],
         open_dirs: usize,
         host: &HostContext,
     ) -> Result<(Vec<FileTree>, Population), PartError> {
-        let own = folder.join(tree_name(ready, self.task.seed));
-        let others = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        for other in others.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-            if other.path() != own {
-                remove_tree(&other.path());
-            }
-        }
+        let (own, opened) = (&folder.tree_path, folder.tree.as_fd());
         let (mut trees, mut all) = (Vec::new(), Population::default());
         for (number, set) in (0u64..).zip(&ready.program.filesets) {
             let filling = Filling {
-                folder: &own,
+                folder: own,
+                opened,
                 seed: self.task.seed.wrapping_add(number),
                 content,
                 open_dirs: open_dirs / ready.program.filesets.len().max(1),
@@ -117,12 +113,34 @@ impl WorkersPart {
     }
 }
 
+impl WorkersPart {
+    fn backend(&self, at: &Address, folder: &Path, host: &HostContext) -> Result<Backend, PartError> {
+        let of_setting = |why: String| PartError::new(format!("files.durable_at: {why}"));
+        let access = Access {
+            endpoint: None,
+            keys: None,
+            allows_http: self.task.allows_http,
+            within: BACKEND_WITHIN,
+            connections: 1,
+        };
+        let client = Client::connect(&at.bucket, &access).map_err(of_setting)?;
+        prefix::permit(&client, host)?;
+        let dir = folder.parent().unwrap_or(folder).to_owned();
+        let backend = Backend { client, at: at.clone(), dir };
+        backend.check().map_err(of_setting)?;
+        Ok(backend)
+    }
+}
+
 fn size_note(bytes: u64) -> String {
     match bytes >> 20 {
         0 => String::new(),
         mib => format!(", up to {mib} MiB"),
     }
 }
+
+/// The names of all trees: a prefix and a hash.
+pub(crate) const TREES: &str = "tree-*";
 
 /// The same for the same files.
 fn tree_name(ready: &Ready, seed: u64) -> String {
@@ -151,7 +169,7 @@ impl Part for WorkersPart {
 
     fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<(), PartError> {
         let task = &self.task;
-        let folder = peers.get::<FolderPart>(&task.folder)?.path;
+        let FolderEndpoint { path: folder, identity, own, .. } = peers.get::<FolderPart>(&task.folder)?;
         host.permit.directory(&folder)?;
         let ready = task.source.evaluate(task.set.iter(), task.threads).map_err(PartError::usage)?;
         let threads = ready.program.threads();
@@ -169,8 +187,15 @@ impl Part for WorkersPart {
         let seed = (!task.is_strict).then_some(task.seed);
         let content = Content::new(ready.compiled.io_bytes_max, seed);
         let open_dirs = usize::try_from(limit - files - OTHER_FILES).unwrap_or(0).min(OPEN_DIRS_MAX);
+        let backend = task.durable_at.as_ref().map(|at| self.backend(at, &folder, host)).transpose()?;
+        let open = OpenFolder::prepare(&folder, identity, &own, tree_name(&ready, self.task.seed))
+            .map_err(PartError::new)?;
         let began = Instant::now();
-        let (trees, population) = self.make_files(&ready, &folder, content.all(), open_dirs, host)?;
+        let made = self.make_files(&ready, &open, content.all(), open_dirs, host);
+        let (trees, population) = made.map_err(|error| {
+            let lost = || lost(&folder, &open.folder, &open.tree);
+            lost_soon(!host.stop_requested(), &lost).map_or(error, PartError::new)
+        })?;
         let populate_s = began.elapsed().as_secs_f64();
         let surroundings = look_around(&folder, &trees);
         let notes = ready.program.notes.iter().map(|(line, note)| format!("line {line}: {note}")).collect();
@@ -184,63 +209,36 @@ impl Part for WorkersPart {
             seed: task.seed,
         };
         let run = Run::prepare(settings, ready.compiled, trees, content).map_err(PartError::new)?;
-        self.prepared = Some(Prepared { run, folder, population, populate_s, surroundings, notes });
+        self.prepared =
+            Some(Prepared { run, folder, open, backend, population, populate_s, surroundings, notes });
         Ok(())
     }
 
     fn start(&mut self, at_monotonic_ns: u64) -> Result<(), PartError> {
         let prepared = self.prepared.take().ok_or_else(|| PartError::new("the workers were not prepared"))?;
-        if monotonic_ns() > at_monotonic_ns {
-            return Err(PartError::new("the workers' start time has passed"));
-        }
         let watched = prepared.run.watch();
         let (stop, within) = (self.stop.clone(), self.task.durable_within.duration());
         let work = move || prepared.run(at_monotonic_ns, within, &stop);
-        let thread = std::thread::Builder::new().name("files-run".to_owned()).spawn(work);
-        let thread =
-            thread.map_err(|error| PartError::new(format!("cannot start the run's thread: {error}")))?;
-        let seen = (at_monotonic_ns, 0);
-        self.under_way =
-            Some(UnderWay { thread, watched, start_ns: at_monotonic_ns, seen, rate_per_s: None });
+        let whole_ns = self.task.omit.ns().saturating_add(self.task.hold.ns());
+        let operations = move || watched.operations();
+        let watched = Watched::timed(at_monotonic_ns, whole_ns, operations);
+        self.under_way = Some(UnderWay::start(at_monotonic_ns, watched, work)?);
         Ok(())
     }
 
     fn progress(&mut self) -> Progress {
-        let Some(under_way) = &self.under_way else { return Progress::Running { done: Some(0.0) } };
-        if under_way.thread.is_finished() {
-            return Progress::Finished;
-        }
-        let whole_ns = self.task.omit.ns().saturating_add(self.task.hold.ns()).max(1);
-        let done = monotonic_ns().saturating_sub(under_way.start_ns) as f64 / whole_ns as f64;
-        Progress::Running { done: Some(done.min(1.0)) }
+        self.under_way.as_ref().map_or(Progress::Running { done: Some(0.0) }, UnderWay::progress)
     }
 
     fn live(&mut self) -> Live {
-        let Some(under_way) = &mut self.under_way else { return Live::new() };
-        let now_ns = monotonic_ns();
-        let (then_ns, before) = under_way.seen;
-        if now_ns.saturating_sub(then_ns) >= LIVE_NS {
-            let operations = under_way.watched.operations();
-            let s = now_ns.saturating_sub(then_ns) as f64 / 1e9;
-            under_way.rate_per_s = Some(operations.saturating_sub(before) as f64 / s);
-            under_way.seen = (now_ns, operations);
-        }
-        under_way.rate_per_s.map(|rate| ("ops_per_s".to_owned(), rate)).into_iter().collect()
+        self.under_way.as_mut().map_or_else(Live::new, UnderWay::live)
     }
 
     fn stop(&mut self) -> Result<WorkersReport, PartError> {
-        let Some(under_way) = self.under_way.take() else {
-            return Err(PartError::new("the workers were not started, so there is no report"));
-        };
-        self.stop.store(true, Ordering::Relaxed);
-        let until = Instant::now() + LEAVE;
-        while !under_way.thread.is_finished() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        if !under_way.thread.is_finished() {
-            return Err(PartError::new("the run did not end after its stop; please report this"));
-        }
-        under_way.thread.join().map_err(|_| PartError::new("the run panicked; please report this"))
+        let under_way = self.under_way.take();
+        let under_way =
+            under_way.ok_or_else(|| PartError::new("the workers were not started, so there is no report"))?;
+        under_way.stop(&self.stop)
     }
 }
 
@@ -251,26 +249,46 @@ impl Drop for WorkersPart {
 }
 
 impl Prepared {
-    fn run(self, start_ns: u64, durable_within: Duration, stop: &Arc<AtomicBool>) -> WorkersReport {
-        let dir = File::open(&self.folder).map(OwnedFd::from);
-        let mut device = block_device_of_path(Path::new("/"), &self.folder)
-            .ok()
-            .flatten()
-            .and_then(|device| BlockDeviceReader::open(&device).ok());
-        let mut busy_ns = || device.as_mut()?.read().ok().map(|reading| (reading.busy_ns, monotonic_ns()));
+    fn run(mut self, start_ns: u64, durable_within: Duration, stop: &Arc<AtomicBool>) -> WorkersReport {
+        let OpenFolder { folder: dir, tree, tree_path } = self.open;
+        let mut disk = DiskWatch::open(&self.folder);
         self.run.begin(start_ns);
         sleep_until_ns(start_ns);
-        let before = busy_ns();
-        let mut run = self.run.wait(stop);
-        let busy = before.zip(busy_ns()).map(|((busy, from), (busy_after, to))| {
-            100.0 * busy_after.saturating_sub(busy) as f64 / to.saturating_sub(from).max(1) as f64
-        });
+        disk.begin();
+        let lost = || lost(&self.folder, &dir, &tree);
+        let mut run = self.run.wait(stop, &lost);
+        if let Some(why) = lost_soon(matches!(run.ended, Ended::Failed(_)), &lost) {
+            run.ended = Ended::Failed(why);
+        }
+        let mount = mount_at(&self.folder);
+        if mount.as_ref().is_some_and(Mount::is_in_memory) {
+            run.storage_read_bytes = Some(0);
+        } else if !disk.has_device() {
+            // The kernel counts reads of block devices only.
+            run.storage_read_bytes = None;
+        }
         let mut surroundings = self.surroundings;
-        surroundings.disk_busy_percent = busy.map(|percent| percent.min(100.0));
+        disk.end(&mut surroundings);
         let memory = HostMemory::open(Path::new("/")).and_then(|mut memory| memory.read()).ok();
         surroundings.dirty_bytes = memory.and_then(|memory| memory.dirty_bytes);
-        run.durable = match dir {
-            Ok(dir) if !stop.load(Ordering::Relaxed) => sync_file_system(dir, durable_within, stop),
+        let ended_ns = start_ns + (run.to_s * 1e9) as u64;
+        let is_whole = is_whole(&run) && !stop.load(Ordering::Relaxed);
+        run.durable = match (self.backend, mount) {
+            (Some(backend), _) if is_whole => {
+                let (tree, stop_too) = (tree_path, stop.clone());
+                let wait = move |began| backend.wait(&dir, &tree, began, durable_within, &stop_too);
+                // It ends by itself at the deadline and says what is missing, unless a call hangs.
+                durable::within(durable_within + BACKEND_WITHIN, ended_ns, stop, wait)
+            }
+            (None, Some(mount)) if is_whole && mount.is_fuse() => {
+                Durable::BehindMount { file_system: mount.fs_type }
+            }
+            (None, Some(mount)) if is_whole && mount.is_in_memory() => Durable::Failed {
+                why: format!("{} keeps files in memory, where nothing is durable", mount.fs_type),
+            },
+            (None, _) if is_whole => {
+                durable::within(durable_within, ended_ns, stop, move |began| sync_file_system(&dir, began))
+            }
             _ => Durable::Unknown,
         };
         WorkersReport {
@@ -281,8 +299,19 @@ impl Prepared {
             populate_s: self.populate_s,
             surroundings,
             notes: self.notes,
+            objects: None,
         }
     }
+}
+
+/// Whether it did its work, so that it can be asked when that is durable.
+fn is_whole(run: &RunReport) -> bool {
+    run.hanging == 0 && !matches!(run.ended, Ended::Failed(_) | Ended::Stopped)
+}
+
+fn mount_at(folder: &Path) -> Option<Mount> {
+    let mounts = mounts(Path::new("/")).unwrap_or_default();
+    mount_of(&mounts, folder).cloned()
 }
 
 fn look_around(folder: &Path, trees: &[FileTree]) -> Surroundings {

@@ -2,11 +2,13 @@
 
 pub mod layout;
 mod populate;
+mod set_path;
 pub mod slots;
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fmt::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 
@@ -15,7 +17,8 @@ use nix::sys::stat::Mode;
 use wml::Fileset;
 
 use self::layout::{Layout, Place};
-pub use self::populate::{Filling, PopulateError, Population, remove_tree};
+pub use self::populate::{Filling, PopulateError, Population};
+use self::set_path::SetPath;
 use self::slots::Slots;
 
 /// Directories of a set that are kept open, so that a call need not walk the whole path.
@@ -123,9 +126,9 @@ impl FileTree {
         self.root.as_fd()
     }
 
-    fn new(set: &Fileset, path: &Path, layout: Layout, open_dirs: usize) -> nix::Result<Self> {
+    fn new(set: &Fileset, at: &SetPath, layout: Layout, open_dirs: usize) -> nix::Result<Self> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let root = open(path, flags, Mode::empty())?;
+        let root = open(&at.place, flags, Mode::empty())?;
         let mut paths: Vec<String> = Vec::with_capacity(layout.dirs.len());
         for dir in &layout.dirs {
             let mut path = String::new();
@@ -152,7 +155,7 @@ impl FileTree {
             (Slots::new(layout.files.len() as u32), Slots::new(layout.leaf_dirs.len() as u32));
         Ok(Self {
             name: set.name.clone(),
-            path: path.to_owned(),
+            path: at.path.clone(),
             root,
             dirs,
             files: layout.files,
@@ -166,6 +169,12 @@ impl FileTree {
             is_write_only: set.is_write_only,
         })
     }
+}
+
+/// Where a set is below the folder of all sets: its directory, or its only file.
+pub(crate) fn own_path(set: &Fileset) -> PathBuf {
+    let dir = set_path::below(Path::new(""), set);
+    if set.is_single { dir.join(OsStr::from_bytes(file_name(&set.name).to_bytes())) } else { dir }
 }
 
 /// The last component of a name, so that it cannot lead out of the directory.

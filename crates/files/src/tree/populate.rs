@@ -1,10 +1,11 @@
 //! Makes the directories and files of a set, or brings those of an earlier trial back to the same state.
 
 use std::fs::File;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, PosixFadviseAdvice, openat, posix_fadvise};
@@ -13,6 +14,7 @@ use nix::unistd::{UnlinkatFlags, ftruncate, unlinkat};
 use wml::Fileset;
 
 use super::layout::Layout;
+use super::set_path::SetPath;
 use super::{FileTree, PathBuffer};
 
 /// Files that a thread takes at once.
@@ -48,6 +50,8 @@ fn advice(error: Errno) -> &'static str {
 pub struct Filling<'a> {
     /// The folder of all sets.
     pub folder: &'a Path,
+    /// The same, open: whatever takes its name is not written to.
+    pub opened: BorrowedFd<'a>,
     pub seed: u64,
     /// What files are filled with.
     pub content: &'a [u8],
@@ -74,19 +78,20 @@ impl FileTree {
     /// Makes the directories and the files that exist at the beginning of a run.
     pub fn populate(set: &Fileset, filling: &Filling<'_>) -> Result<(Self, Population), PopulateError> {
         let layout = Layout::new(set, filling.seed);
-        let path = below(filling.folder, set);
-        std::fs::create_dir_all(&path).map_err(|error| {
+        let at = SetPath::new(set, filling.folder, filling.opened);
+        let path = &at.path;
+        std::fs::create_dir_all(&at.place).map_err(|error| {
             let error = Errno::from_raw(error.raw_os_error().unwrap_or(0));
-            failed("create directory", &path)(error)
+            failed("create directory", path)(error)
         })?;
         let wanted = |at: usize| layout.exists[at];
         let files = layout.files.len();
         let bytes: u64 = (0..files).filter(|at| wanted(*at)).map(|at| layout.sizes[at]).sum();
-        enough_space(set, &path, bytes)?;
-        make_dirs(&layout, &path, filling)?;
+        enough_space(set, &at, bytes)?;
+        make_dirs(&layout, &at, filling)?;
         let exists = layout.exists.clone();
         let (open_dirs, dirs) = (filling.open_dirs, layout.dirs.len() as u64);
-        let tree = Self::new(set, &path, layout, open_dirs).map_err(failed("open directory", &path))?;
+        let tree = Self::new(set, &at, layout, open_dirs).map_err(failed("open directory", path))?;
         make_leaf_dirs(&tree, &exists[files..])?;
         make_files(&tree, &exists[..files], filling)?;
         let made = exists[..files].iter().filter(|exists| **exists).count() as u64;
@@ -94,43 +99,30 @@ impl FileTree {
     }
 }
 
-/// The directory of a set, always below the folder: an absolute path is not followed.
-fn below(folder: &Path, set: &Fileset) -> PathBuf {
-    let path = Path::new(&set.path);
-    let path = path.strip_prefix(folder).unwrap_or(path);
-    let plain = path.components().filter_map(|component| match component {
-        std::path::Component::Normal(name) => Some(name),
-        _ => None,
-    });
-    let name = Path::new(&set.name).file_name();
-    let own = folder.join(plain.collect::<PathBuf>());
-    if set.is_single { own } else { own.join(name.unwrap_or_default()) }
-}
-
-fn enough_space(set: &Fileset, path: &Path, bytes: u64) -> Result<(), PopulateError> {
+fn enough_space(set: &Fileset, at: &SetPath, bytes: u64) -> Result<(), PopulateError> {
     // Unknown space is found out by the writes themselves.
-    let Ok(space) = sys::disk::space(path) else { return Ok(()) };
+    let Ok(space) = sys::disk::space(&at.place) else { return Ok(()) };
     let needed = bytes + bytes / 100 * HEADROOM_PERCENT;
     // File systems without a size of their own say 0.
     if space.total_bytes == 0 || needed <= space.available_bytes {
         return Ok(());
     }
     // An earlier trial may have made them already.
-    let is_there = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+    let is_there = std::fs::read_dir(&at.place).is_ok_and(|mut entries| entries.next().is_some());
     if is_there {
         return Ok(());
     }
     Err(PopulateError::Space {
-        path: path.display().to_string(),
+        path: at.path.display().to_string(),
         set: set.name.clone(),
         needed_mib: needed >> 20,
         free_mib: space.available_bytes >> 20,
     })
 }
 
-fn make_dirs(layout: &Layout, path: &Path, filling: &Filling<'_>) -> Result<(), PopulateError> {
+fn make_dirs(layout: &Layout, at: &SetPath, filling: &Filling<'_>) -> Result<(), PopulateError> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let root = nix::fcntl::open(path, flags, Mode::empty()).map_err(failed("open", path))?;
+    let root = nix::fcntl::open(&at.place, flags, Mode::empty()).map_err(failed("open", &at.path))?;
     let mut paths: Vec<String> = Vec::with_capacity(layout.dirs.len());
     for dir in &layout.dirs {
         let own = match dir.parent {
@@ -141,7 +133,7 @@ fn make_dirs(layout: &Layout, path: &Path, filling: &Filling<'_>) -> Result<(), 
         if !own.is_empty() {
             match mkdirat(&root, own.as_str(), Mode::from_bits_truncate(0o777)) {
                 Ok(()) | Err(Errno::EEXIST) => {}
-                Err(error) => return Err(failed("create directory", &path.join(&own))(error)),
+                Err(error) => return Err(failed("create directory", &at.path.join(&own))(error)),
             }
         }
         paths.push(own);
@@ -276,28 +268,11 @@ fn write_from(file: &File, mut at: u64, size: u64, filling: &Filling<'_>) -> Res
     Ok(())
 }
 
-/// Removes a tree by several threads; `false`: it was stopped or something stayed, which a later removal
-/// finds.
-pub fn remove_tree(path: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(path) else { return true };
-    let subtrees: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    let (next, failures) = (AtomicUsize::new(0), AtomicU64::new(0));
-    let work = || {
-        while let Some(path) = subtrees.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let is_dir = path.symlink_metadata().is_ok_and(|facts| facts.is_dir());
-            let removed = if is_dir { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
-            failures.fetch_add(u64::from(removed.is_err()), Ordering::Relaxed);
-        }
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().for_each(|thread| drop(thread.join()));
-    });
-    failures.load(Ordering::Relaxed) == 0 && std::fs::remove_dir(path).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::super::set_path::below;
     use super::*;
 
     fn set(text: &str) -> Fileset {
@@ -308,8 +283,10 @@ mod tests {
     }
 
     fn populate(set: &Fileset, folder: &Path, seed: u64) -> Result<(FileTree, Population), PopulateError> {
+        let opened = File::open(folder).unwrap();
         let filling = Filling {
             folder,
+            opened: opened.as_fd(),
             seed,
             content: &[7; 4096],
             open_dirs: 100,
@@ -348,8 +325,30 @@ mod tests {
         let (again, restored) = populate(&set, folder.path(), 9).unwrap();
         assert_eq!((restored, found(folder.path())), (made, (made.files, made.bytes)));
         assert_eq!(again.slots.existing(), made.files);
-        assert!(remove_tree(&folder.path().join("a")));
-        assert_eq!(found(folder.path()), (0, 0));
+    }
+
+    #[test]
+    fn files_are_made_in_the_open_folder_and_not_in_what_took_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let [folder, moved, other] = ["folder", "moved", "other"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        let opened = File::open(&folder).unwrap();
+        std::fs::rename(&folder, &moved).unwrap();
+        std::os::unix::fs::symlink(&other, &folder).unwrap();
+        let stop = Arc::default();
+        let filling = Filling {
+            folder: &folder,
+            opened: opened.as_fd(),
+            seed: 1,
+            content: &[7; 4096],
+            open_dirs: 100,
+            is_cold: false,
+            stop: &stop,
+        };
+        let set = set("define fileset name=a,size=4k,entries=10,prealloc");
+        FileTree::populate(&set, &filling).unwrap();
+        assert_eq!((found(&moved), found(&other)), ((10, 40960), (0, 0)));
     }
 
     #[test]
@@ -378,8 +377,10 @@ mod tests {
     #[test]
     fn stop_ends_the_making_of_files() {
         let folder = tempfile::tempdir().unwrap();
+        let opened = File::open(folder.path()).unwrap();
         let filling = Filling {
             folder: folder.path(),
+            opened: opened.as_fd(),
             seed: 1,
             content: &[7; 4096],
             open_dirs: 0,

@@ -84,9 +84,9 @@ impl Slots {
                     }
                 }
                 // One direction for all threads: what is behind them was taken.
-                self.search(want, &mut SharedRotor(self.rotor(want)))
+                self.search_in_turn(want)
             }
-            Choice::Shared => self.search(want, &mut SharedRotor(self.rotor(want))),
+            Choice::Shared => self.search_in_turn(want),
             Choice::Own(rotor) => self.search(want, rotor),
             Choice::Index(index) => {
                 // The next that fits, if the one of this index does not.
@@ -99,14 +99,39 @@ impl Slots {
         &self.rotors[usize::from(want == Want::Missing)]
     }
 
-    fn search(&self, want: Want, rotor: &mut impl Rotor) -> Picked {
-        let (count, begin) = (self.count(), rotor.at());
+    /// Takes the next one behind the last that any thread took. No two threads get the same one, and a thread
+    /// that was held up does not move the others back.
+    fn search_in_turn(&self, want: Want) -> Picked {
+        let rotor = self.rotor(want);
+        loop {
+            let begin = rotor.load(Ordering::Relaxed);
+            let mut is_any_busy = false;
+            let fits = |slot: &u32| match fit(self.state(*slot), want) {
+                Fit::Takes(_) => true,
+                Fit::Busy => {
+                    is_any_busy = true;
+                    false
+                }
+                Fit::Other => false,
+            };
+            let Some(slot) = self.from(begin).find(fits) else {
+                return if is_any_busy { Picked::Busy } else { Picked::Exhausted };
+            };
+            let next = (slot + 1) % self.count();
+            let is_first = rotor.compare_exchange(begin, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            if is_first && self.take(slot, want) == Some(true) {
+                return Picked::Slot(slot);
+            }
+        }
+    }
+
+    /// Takes the next one behind the last that this thread took.
+    fn search(&self, want: Want, rotor: &mut u32) -> Picked {
         let mut is_any_busy = false;
-        for offset in 0..count {
-            let slot = ((u64::from(begin) + u64::from(offset)) % u64::from(count)) as u32;
+        for slot in self.from(*rotor) {
             match self.take(slot, want) {
                 Some(true) => {
-                    rotor.moves_to((slot + 1) % count);
+                    *rotor = (slot + 1) % self.count();
                     return Picked::Slot(slot);
                 }
                 Some(false) => is_any_busy = true,
@@ -116,23 +141,29 @@ impl Slots {
         if is_any_busy { Picked::Busy } else { Picked::Exhausted }
     }
 
+    /// All slots, each once.
+    fn from(&self, begin: u32) -> impl Iterator<Item = u32> {
+        (begin..self.count()).chain(0..begin.min(self.count()))
+    }
+
+    fn state(&self, slot: u32) -> u32 {
+        self.states[slot as usize].load(Ordering::Relaxed)
+    }
+
     /// Tries to take one: `None` if it is of the other kind, `Some(false)` if another thread has it.
     fn take(&self, slot: u32, want: Want) -> Option<bool> {
-        let state = &self.states[slot as usize];
-        let seen = state.load(Ordering::Relaxed);
-        let is_existing = seen & EXISTS != 0;
-        let taken = match want {
-            Want::Missing if is_existing => return None,
-            Want::Existing | Want::Unused if !is_existing => {
-                // One that is being created will exist.
-                return (seen & BUSY != 0).then_some(false);
+        loop {
+            let seen = self.state(slot);
+            let taken = match fit(seen, want) {
+                Fit::Other => return None,
+                Fit::Busy => return Some(false),
+                Fit::Takes(taken) => taken,
+            };
+            let state = &self.states[slot as usize];
+            if state.compare_exchange(seen, taken, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return Some(true);
             }
-            Want::Missing if seen == 0 => BUSY,
-            Want::Existing if seen & BUSY == 0 => seen + 1,
-            Want::Unused if seen == EXISTS => EXISTS | BUSY,
-            _ => return Some(false),
-        };
-        Some(state.compare_exchange(seen, taken, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+        }
     }
 
     /// Ends a use that [`Want::Existing`] or a creation began.
@@ -157,28 +188,27 @@ impl Slots {
     }
 }
 
-trait Rotor {
-    fn at(&self) -> u32;
-    fn moves_to(&mut self, slot: u32);
+/// Whether a slot can be taken.
+enum Fit {
+    /// It becomes this.
+    Takes(u32),
+    /// Another thread has it.
+    Busy,
+    /// It is of the other kind.
+    Other,
 }
 
-impl Rotor for u32 {
-    fn at(&self) -> u32 {
-        *self
-    }
-    fn moves_to(&mut self, slot: u32) {
-        *self = slot;
-    }
-}
-
-struct SharedRotor<'a>(&'a AtomicU32);
-
-impl Rotor for SharedRotor<'_> {
-    fn at(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-    fn moves_to(&mut self, slot: u32) {
-        self.0.store(slot, Ordering::Relaxed);
+fn fit(seen: u32, want: Want) -> Fit {
+    let is_existing = seen & EXISTS != 0;
+    match want {
+        Want::Missing if is_existing => Fit::Other,
+        // One that is being created will exist.
+        Want::Existing | Want::Unused if !is_existing && seen & BUSY != 0 => Fit::Busy,
+        Want::Existing | Want::Unused if !is_existing => Fit::Other,
+        Want::Missing if seen == 0 => Fit::Takes(BUSY),
+        Want::Existing if seen & BUSY == 0 => Fit::Takes(seen + 1),
+        Want::Unused if seen == EXISTS => Fit::Takes(EXISTS | BUSY),
+        _ => Fit::Busy,
     }
 }
 
@@ -249,5 +279,28 @@ mod tests {
         });
         let distinct: std::collections::BTreeSet<u32> = taken.iter().copied().collect();
         assert_eq!((taken.len(), distinct.len()), (1000, 1000));
+    }
+
+    #[test]
+    fn threads_in_turn_get_each_file_as_often() {
+        const ROUNDS: u32 = 200;
+        let slots = slots(&(0..100).collect::<Vec<_>>(), 100);
+        let counts: Vec<AtomicU32> = (0..100).map(|_| AtomicU32::new(0)).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..10 {
+                scope.spawn(|| {
+                    for _ in 0..ROUNDS * 10 {
+                        let picked = slots.pick(Want::Existing, Choice::Shared);
+                        let Picked::Slot(slot) = picked else { panic!("{picked:?}") };
+                        counts[slot as usize].fetch_add(1, Ordering::Relaxed);
+                        // Where a thread that was held up would move the others back.
+                        std::thread::yield_now();
+                        slots.release(slot);
+                    }
+                });
+            }
+        });
+        let counts: Vec<u32> = counts.into_iter().map(AtomicU32::into_inner).collect();
+        assert_eq!(counts, [ROUNDS; 100]);
     }
 }

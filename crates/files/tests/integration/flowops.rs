@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use files::engine::report::Ended;
 
-use super::{run, run_in};
+use super::{run, run_alone, run_in};
 
 /// A program of one thread, which ends after `count` runs of the flowop `target`.
 fn program(sets: &str, flowops: &str, target: &str, count: u64) -> String {
@@ -158,6 +158,63 @@ fn two_groups_hand_over_by_semaphore() {
     assert!(left <= 5, "{left} were ahead of the eater");
 }
 
+/// The kernel's own words: field 19 of proc_pid_stat(5), and what ionice(1) reads by ioprio_get(2).
+#[test]
+fn threads_have_the_priorities_of_their_program() {
+    let text = "define process name=p,nice=3 { thread name=low,instances=2,ioprio=6 {\
+        flowop delay name=wait,value=1 } thread name=usual { flowop delay name=other,value=1 } }\nrun";
+    let found = |name: &str| {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+        let has_name = |task: &std::path::PathBuf| {
+            std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.starts_with(name))
+        };
+        let priorities = |task: std::path::PathBuf| {
+            let stat = std::fs::read_to_string(task.join("stat")).ok()?;
+            let nice: i32 = stat.rsplit(')').next()?.split_whitespace().nth(16)?.parse().ok()?;
+            let id = task.file_name()?.to_str()?.to_owned();
+            let io = std::process::Command::new("ionice").args(["-p", &id]).output().ok()?;
+            Some((nice, String::from_utf8_lossy(&io.stdout).trim().to_owned()))
+        };
+        tasks.filter(has_name).filter_map(priorities).collect::<Vec<_>>()
+    };
+    let own = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let own: i32 = own.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().parse().unwrap();
+    let is_set =
+        |all: &[(i32, String)], count: usize| all.len() == count && all.iter().all(|it| it.0 == own + 3);
+    let seen = std::thread::scope(|scope| {
+        let seen = scope.spawn(|| {
+            let until = std::time::Instant::now() + Duration::from_secs(10);
+            loop {
+                let (low, usual) = (found("low-"), found("usual-"));
+                if is_set(&low, 2) && is_set(&usual, 1) || std::time::Instant::now() > until {
+                    return (low, usual);
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        run_in(tempfile::tempdir().unwrap(), text, &[], |settings| settings.hold_ns = 1_500_000_000);
+        seen.join().unwrap()
+    });
+    assert!(is_set(&seen.0, 2) && is_set(&seen.1, 1), "{seen:?}, and this thread has {own}");
+    assert!(seen.0.iter().all(|(_, io)| io == "best-effort: prio 6"), "{seen:?}");
+    assert!(seen.1.iter().all(|(_, io)| io != "best-effort: prio 6"), "{seen:?}");
+}
+
+#[test]
+fn threads_that_never_get_a_cpu_are_ready_and_not_blocked() {
+    let text =
+        "define process name=p { thread name=t,instances=1500 { flowop hog name=h,value=1000000 } }\nrun";
+    let outcome = run_alone(text, |settings| settings.hold_ns = 1_000_000_000);
+    let cpu = outcome.report.cpu;
+    let Some(ready_s) = cpu.ready_s else { panic!("the kernel does not say how long threads are ready") };
+    let all_s = 1500.0 * (outcome.report.to_s - outcome.report.from_s);
+    let share = (cpu.user_s + cpu.system_s + ready_s) / all_s;
+    assert!(
+        share > 0.8,
+        "{share} of the time of threads that only compute was neither run nor ready: {cpu:?}"
+    );
+}
+
 #[test]
 fn events_limit_the_rate() {
     let text = "eventgen rate=400\ndefine fileset name=a,path=$dir,size=1k,entries=50,prealloc\n\
@@ -178,6 +235,12 @@ fn open_loop_keeps_its_rate_and_counts_lateness() {
     });
     let count = outcome.row("stat").count;
     assert!((480..=501).contains(&count), "{count} in a second");
+    // Between the last round and the end there is nothing to do, and the run lasts nevertheless.
+    let outcome = run_in(tempfile::tempdir().unwrap(), text, &[], |settings| {
+        (settings.rate_per_s, settings.hold_ns) = (Some(2.0), 1_000_000_000);
+    });
+    let (report, count) = (&outcome.report, outcome.row("stat").count);
+    assert_eq!((count, report.to_s - report.from_s, &report.ended), (2, 1.0, &Ended::Time), "{report:?}");
     // A delay in each round makes every later one late: 10 rounds a second take a second each.
     let slow = text.replace("filesetname=a }", "filesetname=a\n flowop delay name=slow,value=1 }");
     let outcome = run_in(tempfile::tempdir().unwrap(), &slow, &[], |settings| {

@@ -3,11 +3,14 @@
 
 mod ends;
 mod flowops;
+mod hostile;
+mod objects;
 mod personalities;
 
 use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use files::engine::report::{RowReport, RunReport};
@@ -34,8 +37,27 @@ fn settings(hold: Duration) -> RunSettings {
     }
 }
 
+/// A program of many threads that compute leaves other tests no CPU: it has this to itself.
+static MACHINE: RwLock<()> = RwLock::new(());
+
 /// Makes the files of a program and runs it; `change` has the last word on the settings.
 fn run_in(
+    dir: tempfile::TempDir,
+    text: &str,
+    set: &[(&str, &str)],
+    change: impl FnOnce(&mut RunSettings),
+) -> Outcome {
+    let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+    run_now(dir, text, set, change)
+}
+
+/// The same while no other test runs a program.
+fn run_alone(text: &str, change: impl FnOnce(&mut RunSettings)) -> Outcome {
+    let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+    run_now(tempfile::tempdir().unwrap(), text, &[], change)
+}
+
+fn run_now(
     dir: tempfile::TempDir,
     text: &str,
     set: &[(&str, &str)],
@@ -50,8 +72,10 @@ fn run_in(
     change(&mut settings);
     let content = Content::new(ready.compiled.io_bytes_max, Some(1));
     let stop = Arc::default();
+    let opened = std::fs::File::open(dir.path()).unwrap();
     let filling = Filling {
         folder: dir.path(),
+        opened: opened.as_fd(),
         seed: 7,
         content: content.all(),
         open_dirs: 100,
@@ -60,9 +84,9 @@ fn run_in(
     };
     let populate = |set| FileTree::populate(set, &filling).unwrap_or_else(|error| panic!("{error}")).0;
     let trees: Vec<FileTree> = ready.program.filesets.iter().map(populate).collect();
-    let run = Run::prepare(settings, ready.compiled, trees, content).unwrap();
+    let mut run = Run::prepare(settings, ready.compiled, trees, content).unwrap();
     run.begin(sys::clock::monotonic_ns() + 20_000_000);
-    Outcome { report: run.wait(&stop), dir }
+    Outcome { report: run.wait(&stop, &|| None), dir }
 }
 
 fn run(text: &str) -> Outcome {
