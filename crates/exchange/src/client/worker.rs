@@ -1,0 +1,269 @@
+//! The event loop of a thread of clients.
+
+use std::time::Duration;
+
+use reactor::{ConnectOutcome, ConnectSettings, Connector, Reactor, StateMachine, Token};
+use sys::clock::monotonic_ns;
+use sys::net::{Event, Interest};
+
+use super::busiest::Busiest;
+use super::channel::{Handshake, Link, Step};
+use super::client::{Began, Client};
+use super::sampler::SocketSampler;
+use super::shared::{Shared, WorkerSpec};
+use super::stats::{ClassStats, Fault};
+
+const CLIENT: u8 = 1;
+const CONNECT: u8 = 2;
+/// The beginning of the hold.
+const HOLD: Token = Token::single(3);
+/// Calls on one connection before others have their turn.
+const STEPS_MAX: usize = 16;
+
+pub(super) struct Worker {
+    pub(super) shared: Shared,
+    clients: Vec<Client>,
+    connector: Connector,
+    /// Clients whose first connection is not there yet.
+    unready: usize,
+    pub(super) problem: Option<String>,
+    start_ns: Option<u64>,
+    begin_ns: u64,
+    /// Clients that are not done.
+    left: usize,
+    sampler: SocketSampler,
+    pub(super) busiest: Busiest,
+}
+
+impl Worker {
+    pub(super) fn new(spec: WorkerSpec, clients: Vec<Client>, stats: Vec<ClassStats>) -> Self {
+        let timeout = Duration::from_nanos(spec.timeout_ns);
+        let settings =
+            ConnectSettings { options: spec.options.clone(), timeout, ..ConnectSettings::default() };
+        Self {
+            connector: Connector::new(CONNECT, settings),
+            unready: 0,
+            problem: None,
+            start_ns: None,
+            begin_ns: 0,
+            left: clients.len(),
+            sampler: SocketSampler::new(spec.sample_ns, stats.len(), spec.keeps_clients),
+            busiest: Busiest::default(),
+            shared: Shared::new(spec, stats),
+            clients,
+        }
+    }
+
+    /// Begins to connect; fresh connections are made later.
+    pub(super) fn connect(&mut self, reactor: &mut Reactor) {
+        if self.shared.spec.is_fresh {
+            return;
+        }
+        self.unready = self.clients.len();
+        for index in 0..self.clients.len() {
+            self.connect_one(index, reactor);
+        }
+        // Some may have failed at once; no event follows.
+        self.take_outcomes(reactor);
+    }
+
+    pub(super) const fn is_ready(&self) -> bool {
+        self.unready == 0
+    }
+
+    /// The common start is known.
+    pub(super) fn begin(&mut self, start_ns: u64, reactor: &mut Reactor) {
+        let Self { shared, clients, .. } = self;
+        let spec = &shared.spec;
+        self.start_ns = Some(start_ns);
+        self.begin_ns = start_ns.saturating_add(spec.omit_ns);
+        shared.end_ns = spec.time_ns.map_or(u64::MAX, |time_ns| self.begin_ns.saturating_add(time_ns));
+        shared.stats.iter_mut().for_each(|stats| stats.begin(start_ns, self.begin_ns));
+        clients.iter_mut().for_each(|client| client.begin(&spec.classes[client.class], start_ns));
+        self.busiest = Busiest::new(start_ns);
+        if spec.omit_ns > 0 {
+            reactor.set_timer(HOLD, self.begin_ns);
+        }
+        for index in 0..self.clients.len() {
+            self.set_timer(index, reactor);
+        }
+    }
+
+    /// Whether all clients are done, or cannot go on.
+    pub(super) const fn is_over(&self) -> bool {
+        self.left == 0 || self.problem.is_some()
+    }
+
+    /// The hold, in seconds after the start.
+    pub(super) fn hold_s(&self) -> (f64, f64) {
+        let s = |ns: u64| ns.saturating_sub(self.start_ns.unwrap_or(ns)) as f64 / 1e9;
+        let end_ns = self.shared.end_ns.min(monotonic_ns().max(self.begin_ns + 1_000_000));
+        (s(self.begin_ns), s(end_ns))
+    }
+
+    /// Adds what connections that still stand waited for.
+    pub(super) fn end(&mut self) {
+        self.clients.iter().for_each(|client| client.end(&mut self.shared));
+    }
+
+    fn connect_one(&mut self, index: usize, reactor: &mut Reactor) {
+        self.clients[index].link = Link::Connecting;
+        let server = self.shared.spec.server_of(self.clients[index].class);
+        self.connector.connect(reactor, index as u64, server);
+    }
+
+    fn take_outcomes(&mut self, reactor: &mut Reactor) {
+        while let Some(ConnectOutcome { key, result, .. }) = self.connector.next_outcome() {
+            let index = key as usize;
+            if !matches!(self.clients[index].link, Link::Connecting) {
+                // The message that it was made for timed out, and another connection is there.
+                continue;
+            }
+            let interest = Interest::READ | Interest::WRITE | Interest::EDGE;
+            let watched = result.and_then(|socket| {
+                reactor.watch(&socket, Token::fixed(CLIENT, key as u32), interest).map(|()| socket)
+            });
+            let (before_start, protocol) = (self.start_ns.is_none(), &self.shared.spec.protocol);
+            let begun = watched.map_err(|error| error.to_string());
+            let begun = begun.and_then(|socket| Handshake::begin(socket, protocol, before_start));
+            self.take_step(index, begun, reactor);
+        }
+    }
+
+    /// Continues the handshake of a client; returns whether it has one.
+    fn continue_handshake(&mut self, index: usize, reactor: &mut Reactor) -> bool {
+        let link = &mut self.clients[index].link;
+        match std::mem::replace(link, Link::None) {
+            Link::Handshake(handshake) => {
+                let stepped = handshake.step(&self.shared.spec.protocol, self.start_ns.is_none());
+                self.take_step(index, stepped, reactor);
+                true
+            }
+            other => {
+                *link = other;
+                false
+            }
+        }
+    }
+
+    fn take_step(&mut self, index: usize, stepped: Result<Step, String>, reactor: &mut Reactor) {
+        let (client, before_start) = (&mut self.clients[index], self.start_ns.is_none());
+        match stepped {
+            Ok(Step::Waiting(handshake)) => {
+                client.link = Link::Handshake(handshake);
+                // Later, the message that waits for the connection has a deadline.
+                if before_start && client.timer_ns == u64::MAX {
+                    client.timer_ns = monotonic_ns().saturating_add(self.shared.spec.timeout_ns);
+                    reactor.set_timer(Token::fixed(CLIENT, index as u32), client.timer_ns);
+                }
+            }
+            Ok(Step::Done(channel)) => {
+                self.unready = self.unready.saturating_sub(1);
+                self.shared.protocol_used =
+                    channel.name(&self.shared.spec.protocol).or(self.shared.protocol_used);
+                client.connected(channel, &mut self.shared);
+                self.advance(index, reactor);
+            }
+            Err(why) if before_start => self.problem = Some(self.shared.explain(&why)),
+            Err(why) => {
+                client.lose(Fault::Connect, &self.shared.explain(&why), &mut self.shared);
+                self.set_timer(index, reactor);
+            }
+        }
+    }
+
+    /// Does what the client can do now, as much as is fair to others.
+    fn advance(&mut self, index: usize, reactor: &mut Reactor) {
+        if self.start_ns.is_none() || self.clients[index].is_done {
+            return;
+        }
+        let (client, shared) = (&mut self.clients[index], &mut self.shared);
+        for _ in 0..STEPS_MAX {
+            let moved = client.write(shared).and_then(|wrote| Ok(client.read(shared)? | wrote));
+            let moved = moved.unwrap_or_else(|(fault, why)| {
+                client.lose(fault, &why, shared);
+                false
+            });
+            match client.begin_next(shared) {
+                Began::NeedsLink => {
+                    self.connect_one(index, reactor);
+                    return self.set_timer(index, reactor);
+                }
+                Began::Nothing if !moved => return self.set_timer(index, reactor),
+                Began::Nothing | Began::Message => {}
+            }
+        }
+        reactor.resume(Token::fixed(CLIENT, index as u32));
+        self.set_timer(index, reactor);
+    }
+
+    /// Sets the timer to the next moment at which the client has something to do, or ends it.
+    fn set_timer(&mut self, index: usize, reactor: &mut Reactor) {
+        let (client, token) = (&mut self.clients[index], Token::fixed(CLIENT, index as u32));
+        match client.next_ns(&self.shared) {
+            _ if client.is_done => {}
+            None => {
+                client.is_done = true;
+                self.left -= 1;
+                reactor.clear_timer(token);
+            }
+            Some(next_ns) => {
+                if next_ns != std::mem::replace(&mut client.timer_ns, next_ns) {
+                    reactor.set_timer(token, next_ns);
+                }
+            }
+        }
+    }
+}
+
+impl StateMachine for Worker {
+    fn on_ready(&mut self, reactor: &mut Reactor, token: Token, _: Event) {
+        match token.class() {
+            CLIENT => {
+                if !self.continue_handshake(token.index(), reactor) {
+                    self.advance(token.index(), reactor);
+                }
+            }
+            _ => self.connector.on_ready(reactor, token),
+        }
+    }
+
+    fn on_resume(&mut self, reactor: &mut Reactor, token: Token) {
+        self.advance(token.index(), reactor);
+    }
+
+    fn on_timer(&mut self, reactor: &mut Reactor, token: Token) {
+        match token.class() {
+            CLIENT => {
+                let client = &mut self.clients[token.index()];
+                client.timer_ns = u64::MAX;
+                if self.start_ns.is_none() {
+                    if matches!(client.link, Link::Handshake(_)) {
+                        self.problem = Some(self.shared.explain("the handshake did not end in time"));
+                    }
+                    return;
+                }
+                client.give_up(&mut self.shared);
+                client.expire(&mut self.shared);
+                self.advance(token.index(), reactor);
+            }
+            CONNECT => self.connector.on_timer(reactor, token),
+            _ => self.clients.iter_mut().for_each(Client::mark),
+        }
+    }
+
+    fn after_events(&mut self, reactor: &mut Reactor) {
+        self.take_outcomes(reactor);
+        let now_ns = reactor.now_ns();
+        if self.start_ns.is_some_and(|start_ns| start_ns <= now_ns) {
+            self.busiest.look(now_ns);
+            self.sampler.sample(&self.clients, &mut self.shared.stats, now_ns);
+        }
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        self.start_ns.map(|start_ns| start_ns.max(self.sampler.next_ns()))
+    }
+
+    fn on_stop(&mut self, _: &mut Reactor) {}
+}

@@ -1,0 +1,236 @@
+//! One connection of the server: messages that arrive, and replies that leave.
+
+use std::collections::VecDeque;
+
+use sys::clock::monotonic_ns;
+use sys::net::{Moved, NetError, TcpSocket};
+
+use super::LogEntry;
+use crate::payload;
+use crate::wire::{HEADER_BYTES, HELLO_BYTES, Hello, MessageHeader, ReplyHeader};
+
+/// Messages that wait for their reply; with more, the connection is not read.
+const PENDING_MAX: usize = 1 << 14;
+/// The first bytes of a reply go out together with its header.
+const FIRST_BYTES: usize = 16 << 10;
+
+/// A message that has arrived.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    number: u64,
+    reply_bytes: u64,
+    first_byte_ns: u64,
+    last_byte_ns: u64,
+    due_ns: u64,
+}
+
+/// A reply that leaves.
+#[derive(Debug)]
+struct Reply {
+    head: [u8; HEADER_BYTES as usize],
+    bytes: u64,
+    sent: u64,
+    of: Pending,
+}
+
+/// What arrives.
+#[derive(Debug, Clone, Copy)]
+enum Arriving {
+    /// This many bytes of the hello or of a header have come.
+    Head(usize),
+    /// So much of the payload is missing.
+    Payload { header: MessageHeader, first_byte_ns: u64, left: u64 },
+}
+
+/// How far a connection has come after it was served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Served {
+    /// Nothing more until its socket is ready, or until this moment.
+    Waits(Option<u64>),
+    /// It is to be served again, after others.
+    Again,
+    /// The peer closed it, or is wrong.
+    Over,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) socket: TcpSocket,
+    /// Absent until it has come.
+    pub(super) hello: Option<Hello>,
+    head: [u8; HELLO_BYTES],
+    arriving: Arriving,
+    pending: VecDeque<Pending>,
+    reply: Option<Reply>,
+    /// The peer has sent all: it is closed when all replies have left.
+    is_read: bool,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    pub(super) receive: Vec<u8>,
+    pub(super) send: Vec<u8>,
+    pub(super) service_ns: u64,
+    /// Bytes and messages of all connections.
+    pub(super) received_bytes: u64,
+    pub(super) messages: u64,
+    pub(super) log: Option<super::Log>,
+}
+
+impl Buffers {
+    pub(super) fn new(service_ns: u64, log: Option<super::Log>) -> Self {
+        let send = payload::slice(0, FIRST_BYTES as u64).to_vec();
+        Self { receive: vec![0; 256 << 10], send, service_ns, received_bytes: 0, messages: 0, log }
+    }
+}
+
+impl Connection {
+    pub(super) fn new(socket: TcpSocket) -> Self {
+        let arriving = Arriving::Head(0);
+        let (head, pending) = ([0; HELLO_BYTES], VecDeque::new());
+        Self { socket, hello: None, head, arriving, pending, reply: None, is_read: false }
+    }
+
+    /// Takes the hello from its socket; `None` until it is complete.
+    pub(super) fn greet(&mut self) -> Result<Option<Hello>, NetError> {
+        while let Arriving::Head(have @ 0..HELLO_BYTES) = self.arriving {
+            match self.socket.recv(&mut self.head[have..])? {
+                Moved::Bytes(bytes) => self.arriving = Arriving::Head(have + bytes),
+                Moved::WouldBlock => return Ok(None),
+                Moved::End => return Err(self.end()),
+            }
+        }
+        let hello = Hello::from_bytes(&self.head).ok_or_else(|| self.end())?;
+        (self.hello, self.arriving) = (Some(hello), Arriving::Head(0));
+        Ok(Some(hello))
+    }
+
+    fn end(&self) -> NetError {
+        NetError {
+            action: "read from",
+            target: "a client".to_owned(),
+            source: std::io::ErrorKind::UnexpectedEof.into(),
+        }
+    }
+
+    /// Reads messages and sends replies, as much as is fair to others.
+    pub(super) fn serve(&mut self, buffers: &mut Buffers) -> Served {
+        let is_again = self.read(buffers);
+        let was_full = self.pending.len() >= PENDING_MAX;
+        let due = self.write(buffers);
+        match (is_again, due) {
+            (Err(_), _) | (_, Err(_)) => Served::Over,
+            (Ok(true), Ok(_)) => Served::Again,
+            // What was left unread causes no further event.
+            (Ok(false), Ok(_)) if was_full && self.pending.len() < PENDING_MAX => Served::Again,
+            // Sends wait for room, or for the moment of the next reply.
+            (Ok(false), Ok(due_ns)) => {
+                match self.is_read && self.pending.is_empty() && self.reply.is_none() {
+                    true => Served::Over,
+                    false => Served::Waits(due_ns),
+                }
+            }
+        }
+    }
+
+    /// Whether there may be more to read.
+    fn read(&mut self, buffers: &mut Buffers) -> Result<bool, NetError> {
+        for _ in 0..16 {
+            if self.is_read || self.pending.len() >= PENDING_MAX {
+                return Ok(false);
+            }
+            match self.socket.recv(&mut buffers.receive)? {
+                Moved::WouldBlock => return Ok(false),
+                Moved::End => self.is_read = true,
+                Moved::Bytes(bytes) => {
+                    buffers.received_bytes += bytes as u64;
+                    let now_ns = monotonic_ns();
+                    self.take(&buffers.receive[..bytes], now_ns, buffers.service_ns)?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self, mut bytes: &[u8], now_ns: u64, service_ns: u64) -> Result<(), NetError> {
+        const HEAD: usize = HEADER_BYTES as usize;
+        while !bytes.is_empty() {
+            match self.arriving {
+                Arriving::Head(have) => {
+                    let taken = bytes.len().min(HEAD - have);
+                    self.head[have..have + taken].copy_from_slice(&bytes[..taken]);
+                    bytes = &bytes[taken..];
+                    self.arriving = Arriving::Head(have + taken);
+                    if have + taken == HEAD {
+                        let head: &[u8; HEAD] = self.head.first_chunk().expect("a hello is longer");
+                        let header = MessageHeader::from_bytes(head).ok_or_else(|| self.end())?;
+                        let left = header.bytes - u64::from(HEADER_BYTES);
+                        self.arriving = Arriving::Payload { header, first_byte_ns: now_ns, left };
+                    }
+                }
+                Arriving::Payload { header, first_byte_ns, left } => {
+                    let taken = left.min(bytes.len() as u64);
+                    bytes = &bytes[taken as usize..];
+                    self.arriving = Arriving::Payload { header, first_byte_ns, left: left - taken };
+                }
+            }
+            if let Arriving::Payload { header, first_byte_ns, left: 0 } = self.arriving {
+                self.arriving = Arriving::Head(0);
+                let MessageHeader { number, reply_bytes, .. } = header;
+                let due_ns = now_ns.saturating_add(service_ns);
+                self.pending.push_back(Pending {
+                    number,
+                    reply_bytes,
+                    first_byte_ns,
+                    last_byte_ns: now_ns,
+                    due_ns,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends replies that are due; the moment of the next one, if one waits for it.
+    fn write(&mut self, buffers: &mut Buffers) -> Result<Option<u64>, NetError> {
+        loop {
+            if self.reply.is_none() {
+                let Some(next) = self.pending.front().copied() else { return Ok(None) };
+                let now_ns = monotonic_ns();
+                if next.due_ns > now_ns {
+                    return Ok(Some(next.due_ns));
+                }
+                self.pending.pop_front();
+                let header = ReplyHeader {
+                    bytes: next.reply_bytes,
+                    number: next.number,
+                    server_ns: now_ns.saturating_sub(next.last_byte_ns),
+                };
+                self.reply =
+                    Some(Reply { head: header.to_bytes(), bytes: next.reply_bytes, sent: 0, of: next });
+            }
+            let Some(reply) = &mut self.reply else { return Ok(None) };
+            let left = reply.bytes - reply.sent;
+            let first = FIRST_BYTES as u64;
+            let part: &[u8] = if reply.sent < first {
+                buffers.send[..reply.head.len()].copy_from_slice(&reply.head);
+                &buffers.send[reply.sent as usize..reply.bytes.min(first) as usize]
+            } else {
+                payload::slice(reply.sent, left)
+            };
+            match self.socket.send(part, (part.len() as u64) < left)? {
+                Moved::Bytes(bytes) => reply.sent += bytes as u64,
+                Moved::WouldBlock | Moved::End => return Ok(None),
+            }
+            if reply.sent == reply.bytes {
+                buffers.messages += 1;
+                if let (Some(log), Some(reply)) = (&buffers.log, self.reply.take()) {
+                    let Pending { first_byte_ns, last_byte_ns, .. } = reply.of;
+                    let entry = LogEntry { first_byte_ns, last_byte_ns, replied_ns: monotonic_ns() };
+                    log.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(entry);
+                }
+                self.reply = None;
+            }
+        }
+    }
+}

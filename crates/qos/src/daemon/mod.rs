@@ -1,0 +1,371 @@
+//! Enforces a policy on running programs of one network namespace: finds their sockets, asks the law, paces
+//! the TCP sockets of bulk and of less urgent classes, and holds UDP sockets to a rate in front of the
+//! interface.
+
+mod clients;
+mod datagrams;
+mod discovery;
+mod groups;
+mod messages;
+mod sizes;
+mod statement;
+mod status;
+
+use std::time::{Duration, Instant};
+
+use base::format::quantity;
+use sys::clock::monotonic_ns;
+use sys::journal::Journal;
+use sys::process::{PacingRate, SocketChange};
+use sys::shaping::{ManagedSockets, SocketTarget};
+
+pub use status::{ClassStatus, DatagramStatus, HostsStatus, LeaseState, ProgramStatus, SocketStatus, Status};
+
+use crate::SOCKET_RATE_MIN;
+use crate::by_cookie::{ByCookie, Cookies};
+use crate::hosts::HostFacts;
+use crate::law::{Control, Law, Lease, START_BIT_PER_S, Settings, SocketSample, State};
+use crate::policy::Policy;
+use clients::{Clients, Seen};
+use datagrams::Datagrams;
+use discovery::{Discovery, Found};
+use groups::ClassGroup;
+use messages::Messages;
+
+/// With more sockets than this, the period is twice as long: listing them costs 2 to 3 us each.
+const SOCKETS_FAST: usize = 500;
+/// Different problems that are kept for the status.
+const PROBLEMS_MAX: usize = 8;
+/// What is not limited is tried again every 10 s, so that a problem that lasts comes as often.
+const PROBLEM_FRESH: Duration = Duration::from_secs(15);
+
+/// A policy in force. When it is dropped, all sockets get back what they had before.
+#[derive(Debug)]
+pub struct Daemon {
+    policy: Policy,
+    discovery: Discovery,
+    law: Law,
+    messages: Messages,
+    clients: Clients,
+    /// Dropped before the discipline that their priorities mean.
+    sockets: ManagedSockets,
+    datagrams: Datagrams,
+    /// By class; empty if there are none, and why.
+    groups: Vec<ClassGroup>,
+    groups_problem: Option<String>,
+    journal: Journal,
+    /// Rates that the law wants, in bit/s, by the socket's cookie.
+    asked: ByCookie<f64>,
+    /// Rates that programs have set themselves, in bit/s, by the socket's cookie.
+    own_limits: ByCookie<f64>,
+    /// What had been asked for and set when the sockets were read, in bit/s.
+    at_reading: ByCookie<Rates>,
+    /// Of the last tick.
+    found: Vec<Found>,
+    control: Option<Control>,
+    readings: Readings,
+    problems: Vec<Problem>,
+}
+
+/// Sockets of bulk classes with a rate that was asked for, each counted at every reading.
+#[derive(Debug, Clone, Copy, Default)]
+struct Readings {
+    all: u64,
+    /// Those with the rate that was set, as the kernel reports it.
+    verified: u64,
+}
+
+/// What went wrong, and when last.
+#[derive(Debug)]
+struct Problem {
+    text: String,
+    last: Instant,
+}
+
+impl Problem {
+    fn new(text: String) -> Self {
+        Self { text, last: Instant::now() }
+    }
+
+    /// As the status shows it: what has not happened again says so.
+    fn shown(&self) -> String {
+        match self.last.elapsed() {
+            ago if ago > PROBLEM_FRESH => format!("{} (last {} s ago)", self.text, ago.as_secs()),
+            _ => self.text.clone(),
+        }
+    }
+}
+
+/// Rates of a socket, in bit/s.
+#[derive(Debug, Clone, Copy)]
+struct Rates {
+    asked: f64,
+    /// What was set last; `None`: it could not be.
+    enforced: Option<f64>,
+}
+
+/// Why a step of a policy in force failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TickError {
+    #[error("cannot list the sockets of this host: {0}")]
+    List(std::io::Error),
+    #[error(transparent)]
+    Change(#[from] sys::Error),
+}
+
+impl Daemon {
+    /// # Errors
+    /// The kernel does not list sockets (sock_diag(7)).
+    pub fn new(policy: Policy, journal: &Journal) -> std::io::Result<Self> {
+        let (clients, problem) = Clients::open(&policy, journal);
+        let (groups, groups_problem) = match groups::create(&policy, journal) {
+            Ok(groups) => (groups, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        let paths = groups.iter().enumerate().map(|(at, group)| (group.path().to_owned(), at)).collect();
+        Ok(Self {
+            clients,
+            discovery: Discovery::open(&policy.bottleneck, paths)?,
+            groups,
+            groups_problem,
+            journal: journal.clone(),
+            law: law_of(&policy),
+            messages: Messages::new(&policy),
+            sockets: ManagedSockets::new(journal),
+            datagrams: Datagrams::new(&policy, journal),
+            asked: ByCookie::default(),
+            own_limits: ByCookie::default(),
+            at_reading: ByCookie::default(),
+            found: Vec::new(),
+            control: None,
+            readings: Readings::default(),
+            problems: problem.into_iter().map(Problem::new).collect(),
+            policy,
+        })
+    }
+
+    /// One step: call it every [`Self::period_s`].
+    ///
+    /// # Errors
+    /// The sockets cannot be listed, or the journal cannot be written: nothing more is changed then.
+    pub fn tick(&mut self) -> Result<(), TickError> {
+        self.discovery.look(&self.policy, self.clients.joined(), &mut self.found).map_err(TickError::List)?;
+        self.at_reading = self.rates();
+        self.count_verified();
+        self.messages.observe(&self.found);
+        let problem = self.datagrams.read();
+        self.note(problem);
+        self.law.set_datagrams(self.datagrams.sent());
+        let mut samples: Vec<SocketSample> = self.found.iter().filter_map(Found::sample).collect();
+        let Self { policy, discovery, found, messages, clients, law, .. } = self;
+        clients.serve(&Seen { policy, discovery, found, messages });
+        clients.apply(law, &mut samples);
+        let control = self.law.tick(monotonic_ns(), &samples);
+        self.asked.extend(control.rates.iter().map(|rate| (rate.id, rate.bit_per_s)));
+        self.asked.retain(|cookie, _| self.discovery.exists(*cookie));
+        self.read_own_limits();
+        let problem = self.too_many_sockets();
+        self.note(problem);
+        self.law.set_period_s(self.period_s());
+        let problem = self.datagrams.enforce(&self.policy, &self.found, &control, &self.messages);
+        self.note(problem);
+        for (group, rate) in self.groups.iter_mut().zip(&control.class_rates) {
+            let new = match rate {
+                Some(rate) => group.set_rate(&self.journal, *rate),
+                None => {
+                    group.clear_rate();
+                    None
+                }
+            };
+            new.into_iter().for_each(|new| self.sockets.assume_new_sockets_have(new));
+        }
+        self.control = Some(control);
+        self.release()?;
+        Ok(self.enforce()?)
+    }
+
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Time from one step to the next, in seconds.
+    pub fn period_s(&self) -> f64 {
+        match self.discovery.sockets() > SOCKETS_FAST {
+            true => 2.0 * Settings::PERIOD_S,
+            false => Settings::PERIOD_S,
+        }
+    }
+
+    /// Follows the coordinator of several hosts until the lease ends.
+    pub fn set_lease(&mut self, lease: Lease) {
+        self.law.set_lease(lease);
+    }
+
+    /// What the coordinator of several hosts is to know of the last tick.
+    pub fn host_facts(&self) -> HostFacts {
+        let settings = self.law.settings();
+        let mut datagrams = self.datagrams.sent();
+        datagrams.resize(self.policy.classes.len(), 0.0);
+        HostFacts {
+            observation: self.law.observation().clone(),
+            bulk_bit_per_s: self.law.applied_bit_per_s(),
+            datagrams,
+            message_need_bit_per_s: settings.message_need(),
+            target_s: if settings.has_urgent() { settings.target_s() } else { 0.0 },
+            is_late: self.control.as_ref().is_none_or(|control| control.state == State::Late),
+        }
+    }
+
+    /// What is in force, as of the last tick.
+    pub fn status(&self) -> Status {
+        status::of(self)
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        let Self { policy, discovery, found, messages, .. } = self;
+        Seen { policy, discovery, found, messages }
+    }
+
+    fn rates(&self) -> ByCookie<Rates> {
+        let enforced = |cookie| {
+            let rate = self.sockets.applied(cookie)?.pacing?;
+            Some(8.0 * rate.bytes_per_s() as f64)
+        };
+        let of = |&cookie| Some((cookie, Rates { asked: self.wanted(cookie)?, enforced: enforced(cookie) }));
+        self.asked.keys().filter_map(of).collect()
+    }
+
+    fn count_verified(&mut self) {
+        for found in &self.found {
+            let Some(rates) = self.at_reading.get(&found.flow.cookie) else { continue };
+            let reported = found.flow.tcp.as_ref().and_then(|tcp| tcp.pacing_max_bytes_per_s);
+            let is_as_set =
+                reported.zip(rates.enforced).is_some_and(|(bytes, set)| 8.0 * bytes as f64 == set);
+            self.readings.all += 1;
+            self.readings.verified += u64::from(is_as_set);
+        }
+    }
+
+    fn read_own_limits(&mut self) {
+        self.own_limits.clear();
+        for flow in self.found.iter().map(|found| &found.flow) {
+            let reported = flow.tcp.as_ref().and_then(|tcp| tcp.pacing_max_bytes_per_s);
+            if let Some(reported) = reported.and_then(PacingRate::from_bytes_per_s) {
+                let own = self.sockets.own_pacing(flow.cookie, reported);
+                self.own_limits.insert(flow.cookie, 8.0 * own.bytes_per_s() as f64);
+            }
+        }
+    }
+
+    /// The rate that a socket is to have, bit/s: a program that limits itself is never sped up.
+    fn wanted(&self, cookie: u64) -> Option<f64> {
+        let own = self.own_limits.get(&cookie).copied().unwrap_or(f64::INFINITY);
+        self.asked.get(&cookie).map(|asked| asked.min(own))
+    }
+
+    /// Whether it is a TCP socket of a class that has a rate at the moment.
+    fn is_paced(&self, found: &Found) -> bool {
+        let rates = self.control.as_ref().map(|control| &control.class_rates);
+        let rate = rates.and_then(|rates| rates.get(found.class).copied().flatten());
+        found.flow.tcp.is_some() && rate.is_some()
+    }
+
+    /// Why no target can be promised: each paced socket has a least rate.
+    fn too_many_sockets(&self) -> Option<String> {
+        let capacity = self.control.as_ref().filter(|control| control.is_known)?.capacity_bit_per_s;
+        let paced = self.found.iter().filter(|found| self.is_paced(found)).count();
+        let least = paced as f64 * SOCKET_RATE_MIN;
+        (least > capacity).then(|| {
+            format!(
+                "The paced sockets, of {} each at least, may send more than the link carries; targets \
+                 cannot be met.",
+                quantity(Some(SOCKET_RATE_MIN), "bit/s")
+            )
+        })
+    }
+
+    /// Gives back what sockets had that belong to no class any more that is limited: their program has
+    /// executed another.
+    fn release(&mut self) -> sys::Result<()> {
+        self.sockets.retain(|cookie| self.discovery.exists(cookie))?;
+        let is_managed = |found: &&Found| match found.flow.tcp {
+            Some(_) => self.is_paced(found),
+            None => self.datagrams.priority(found.class).is_some(),
+        };
+        let managed: Cookies = self.found.iter().filter(is_managed).map(|found| found.flow.cookie).collect();
+        let left: Vec<u64> = self.sockets.cookies().filter(|cookie| !managed.contains(cookie)).collect();
+        for cookie in left {
+            self.asked.remove(&cookie);
+            self.sockets.restore(cookie);
+        }
+        Ok(())
+    }
+
+    /// Sets every rate and priority that the kernel does not report as it was asked: new ones, and those that
+    /// a program has set itself.
+    fn enforce(&mut self) -> sys::Result<()> {
+        let change = |found: &Found| match found.flow.tcp {
+            Some(_) if self.is_paced(found) => pacing(found, self.wanted(found.flow.cookie)?),
+            Some(_) => None,
+            None => priority(found, self.datagrams.priority(found.class)?),
+        };
+        let changes: Vec<(&Found, SocketChange)> =
+            self.found.iter().filter_map(|found| Some((found, change(found)?))).collect();
+        let of = |(found, change): &(&Found, SocketChange)| target(found, *change, &self.discovery);
+        let targets: Vec<SocketTarget<'_>> = changes.iter().filter_map(of).collect();
+        let results = self.sockets.apply(&targets)?;
+        let inodes: Vec<u64> = targets.iter().map(|target| target.inode).collect();
+        for (inode, result) in inodes.into_iter().zip(results) {
+            match result {
+                Ok(()) => {}
+                Err(error) if error.is_gone() => self.discovery.forget(inode),
+                Err(error) => self.note(Some(error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, problem: Option<String>) {
+        let Some(problem) = problem else { return };
+        if let Some(known) = self.problems.iter_mut().find(|known| known.text == problem) {
+            known.last = Instant::now();
+        } else if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(Problem::new(problem));
+        }
+    }
+}
+
+/// Beside other hosts, a given capacity is not this host's own: it begins with little.
+fn law_of(policy: &Policy) -> Law {
+    let mut settings = Settings::from_policy(policy);
+    if policy.bottleneck.coordinator.is_none() {
+        return Law::new(settings);
+    }
+    settings.start_bit_per_s = settings.start_bit_per_s.min(START_BIT_PER_S);
+    let mut law = Law::new(settings);
+    law.set_beside_others();
+    law
+}
+
+/// The change of a TCP socket that is to be paced at `asked` bit/s; `None` if the kernel paces it so already.
+fn pacing(found: &Found, asked: f64) -> Option<SocketChange> {
+    let asked = PacingRate::from_bit_per_s(asked as u64)?;
+    let reported = found.flow.tcp.as_ref()?.pacing_max_bytes_per_s?;
+    (reported != asked.bytes_per_s()).then_some(SocketChange { pacing: Some(asked), priority: None })
+}
+
+/// The change of a UDP socket that is to have this priority; `None` if it has.
+fn priority(found: &Found, priority: u32) -> Option<SocketChange> {
+    let is_set = found.flow.priority == Some(priority);
+    (!is_set).then_some(SocketChange { pacing: None, priority: Some(priority) })
+}
+
+fn target<'a>(found: &Found, change: SocketChange, discovery: &'a Discovery) -> Option<SocketTarget<'a>> {
+    Some(SocketTarget {
+        process: discovery.process(found)?,
+        fd: found.holder.fd,
+        inode: found.flow.inode,
+        cookie: found.flow.cookie,
+        change,
+    })
+}

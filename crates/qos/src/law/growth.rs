@@ -1,0 +1,247 @@
+//! Growth of bulk while there is no queue, or a short one.
+//!
+//! The law finds the capacity by growing until a queue stands, which fills what is kept free. That is right
+//! for bulk, but a large message that begins then shares the link until the next tick and later. So bulk
+//! leaves what sparse messages need once the capacity is known, and looks for a faster link in short
+//! searches: it takes the whole link and a tenth more each tick, until more is delivered than was known, or a
+//! queue begins.
+
+use super::Law;
+use super::observer::Observation;
+use super::settings::{START_BIT_PER_S, Settings, State};
+use super::urgent::Ranking;
+
+/// Growth per tick after a queue stood, and bounds of it.
+pub const GROWTH_START: f64 = 0.01;
+const GROWTH_MAX: f64 = 0.15;
+const GROWTH_FACTOR: f64 = 1.3;
+/// Growth near the capacity that is known.
+const GROWTH_NEAR_MAX: f64 = 0.02;
+const NEAR: [f64; 2] = [0.85, 1.08];
+/// Bulk is at most this multiple of what is delivered: the plateau shows before the queue does.
+const DELIVERED_MAX: f64 = 1.35;
+/// Share of the capacity that sparse messages need at least for bulk to be held.
+const HELD_MIN: f64 = 0.1;
+/// Share of the capacity that bulk has at least while it is held.
+const HELD_LEAST: f64 = 0.25;
+/// Time from one search to the next, and from one that a message ended to the next, in nanoseconds.
+const SEARCH_EVERY_NS: u64 = 10_000_000_000;
+const AGAIN_AFTER_NS: u64 = 1_000_000_000;
+/// A search takes no longer; bulk does not use its rate then.
+const SEARCH_NS: u64 = 1_000_000_000;
+/// Searches in a row that messages may end.
+const ENDED_MAX: u32 = 5;
+/// More than this multiple of the capacity means a faster link.
+const FASTER: f64 = 1.05;
+/// Share of the capacity that bulk grows by in each tick of a search.
+const SEARCH_STEP: f64 = 0.1;
+
+#[derive(Debug, Clone, Default)]
+pub struct Hold {
+    /// When a queue showed the capacity last.
+    confirmed_ns: u64,
+    search: Option<Search>,
+    ended: u32,
+    /// A search found more, and the law is to find how much.
+    is_released: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Search {
+    begun_ns: u64,
+    capacity: f64,
+}
+
+/// What a tick without a long queue showed.
+#[derive(Debug, Clone, Copy)]
+struct Tick {
+    pub now_ns: u64,
+    pub capacity: f64,
+    /// Of the last ticks, in bit/s.
+    pub delivered: f64,
+    /// Whether a queue begins.
+    pub is_queue: bool,
+    /// Whether an urgent message is on its way.
+    pub is_urgent_active: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    /// Bulk leaves what is kept free.
+    Held,
+    /// The same, and a queue has just shown the capacity.
+    Confirmed,
+    /// Bulk takes the whole link and more.
+    Searching,
+    /// Bulk grows as if nothing were kept free.
+    Free,
+}
+
+impl Hold {
+    /// A queue showed the capacity.
+    pub fn confirmed(&mut self, now_ns: u64) {
+        *self = Self { confirmed_ns: now_ns, ..Self::default() };
+    }
+
+    fn bound(&mut self, tick: Tick) -> Bound {
+        let Tick { now_ns, capacity, .. } = tick;
+        if self.is_released {
+            return Bound::Free;
+        }
+        let Some(search) = self.search else {
+            if now_ns.saturating_sub(self.confirmed_ns) < SEARCH_EVERY_NS || tick.is_urgent_active {
+                return Bound::Held;
+            }
+            self.search = Some(Search { begun_ns: now_ns, capacity });
+            return Bound::Searching;
+        };
+        if tick.delivered > FASTER * search.capacity {
+            self.is_released = true;
+            return Bound::Free;
+        }
+        if tick.is_queue {
+            self.confirmed(now_ns);
+            return Bound::Confirmed;
+        }
+        if tick.is_urgent_active && self.ended < ENDED_MAX {
+            self.search = None;
+            self.ended += 1;
+            self.confirmed_ns = now_ns.saturating_sub(SEARCH_EVERY_NS - AGAIN_AFTER_NS);
+            return Bound::Held;
+        }
+        if now_ns.saturating_sub(search.begun_ns) > SEARCH_NS {
+            self.confirmed(now_ns);
+            return Bound::Held;
+        }
+        Bound::Searching
+    }
+}
+
+impl Law {
+    /// No queue, or a short one.
+    pub(super) fn grow(
+        &mut self,
+        now_ns: u64,
+        seen: &Observation,
+        ranking: &Ranking,
+        queue_s: f64,
+        limit_s: f64,
+    ) -> State {
+        self.episode = None;
+        self.capacity = self.capacity.max(self.history.delivered(4));
+        let is_used = 2 * seen.bulk_backlogged >= seen.bulk_active || self.history.bulk(4) > 0.75 * self.bulk;
+        let mut state = if queue_s < limit_s / 2.0 { State::Growing } else { State::Holding };
+        let delivered = self.history.delivered(2).max(self.history.delivered(3));
+        if is_used {
+            self.bulk += match state {
+                State::Growing => self.step(ranking, seen, limit_s),
+                _ if self.is_beside_others => self.additive(),
+                _ => GROWTH_START * self.bulk,
+            };
+            self.bulk = self.bulk.min(START_BIT_PER_S.max(DELIVERED_MAX * delivered));
+        }
+        if self.confirmed.is_some() && ranking.sparse > HELD_MIN * self.capacity {
+            state = self.keep_free(now_ns, ranking, state, delivered);
+        }
+        self.applied = self.bulk;
+        state
+    }
+
+    /// Bulk leaves what sparse urgent messages need, but for short searches for a faster link.
+    fn keep_free(&mut self, now_ns: u64, ranking: &Ranking, state: State, delivered: f64) -> State {
+        let link = self.beta() * self.capacity;
+        let room = (link - ranking.urgent_held).max(HELD_LEAST * link);
+        let bound = self.hold.bound(Tick {
+            now_ns,
+            capacity: self.capacity,
+            delivered: self.history.delivered(1).max(delivered),
+            is_queue: state == State::Holding,
+            is_urgent_active: ranking.is_active(),
+        });
+        if bound == Bound::Confirmed {
+            let shown = self.history.delivered(1).max(self.history.delivered(2));
+            self.capacity = shown.clamp(0.9 * self.capacity, self.capacity);
+            self.confirmed = Some(self.capacity);
+        }
+        match bound {
+            Bound::Free => return state,
+            Bound::Searching => {
+                self.bulk = (self.bulk + SEARCH_STEP * self.capacity).max(link);
+                self.growth = GROWTH_START;
+                return State::Growing;
+            }
+            Bound::Held | Bound::Confirmed => self.bulk = self.bulk.min(room),
+        }
+        State::Holding
+    }
+
+    /// Growth of this tick while there is no queue, in bit/s; the next is larger.
+    fn step(&mut self, ranking: &Ranking, seen: &Observation, limit_s: f64) -> f64 {
+        let used = self.bulk + ranking.urgent;
+        // What is delivered follows the growth itself: near it one would be for ever.
+        let is_near = |known: f64| used > NEAR[0] * known && used < NEAR[1] * known;
+        let delay_s = self.settings.delay_s;
+        // As much per loop as without a delay.
+        let slower = Settings::PERIOD_S / (Settings::PERIOD_S + delay_s);
+        if self.confirmed.is_some_and(is_near) {
+            self.growth = self.growth.min(slower * GROWTH_NEAR_MAX);
+        }
+        let growth = self.growth;
+        // The queue that a step makes before it shows must be within the limit.
+        let most = GROWTH_MAX.min(limit_s / (Settings::PERIOD_S + delay_s + seen.base_s) / GROWTH_FACTOR);
+        self.growth = (growth * GROWTH_FACTOR).min(most.max(slower * GROWTH_START));
+        match self.is_beside_others {
+            true => self.additive() * growth / GROWTH_START,
+            false => used * growth,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Tick =
+        Tick { now_ns: 0, capacity: 20e6, delivered: 12e6, is_queue: false, is_urgent_active: false };
+
+    fn at(s: f64) -> Tick {
+        Tick { now_ns: (s * 1e9) as u64, ..TICK }
+    }
+
+    fn searching() -> Hold {
+        let mut hold = Hold::default();
+        hold.confirmed(0);
+        assert_eq!([hold.bound(at(9.9)), hold.bound(at(10.0))], [Bound::Held, Bound::Searching]);
+        hold
+    }
+
+    #[test]
+    fn search_ends_with_a_queue_or_with_more_than_was_known() {
+        let mut hold = searching();
+        assert_eq!(hold.bound(Tick { delivered: 20.5e6, ..at(10.1) }), Bound::Searching);
+        assert_eq!(hold.bound(Tick { is_queue: true, ..at(10.2) }), Bound::Confirmed);
+        assert_eq!([hold.bound(at(20.1)), hold.bound(at(20.2))], [Bound::Held, Bound::Searching]);
+        let mut hold = searching();
+        assert_eq!(hold.bound(Tick { delivered: 22e6, ..at(10.1) }), Bound::Free);
+        assert_eq!(hold.bound(at(30.0)), Bound::Free, "until a queue shows how much");
+        hold.confirmed(30_000_000_000);
+        assert_eq!(hold.bound(at(30.1)), Bound::Held);
+        // Bulk does not use its rate.
+        let mut hold = searching();
+        assert_eq!([hold.bound(at(11.0)), hold.bound(at(11.1))], [Bound::Searching, Bound::Held]);
+    }
+
+    #[test]
+    fn message_ends_a_search_which_is_made_again_soon() {
+        let mut hold = searching();
+        let message = |s| Tick { is_urgent_active: true, ..at(s) };
+        assert_eq!(hold.bound(message(10.1)), Bound::Held);
+        assert_eq!([hold.bound(at(11.0)), hold.bound(message(11.2))], [Bound::Held, Bound::Held]);
+        assert_eq!(hold.bound(at(11.3)), Bound::Searching, "none begins beside a message");
+        for again in 1..5 {
+            let s = 11.3 + 2.0 * f64::from(again);
+            assert_eq!([hold.bound(message(s - 1.9)), hold.bound(at(s))], [Bound::Held, Bound::Searching]);
+        }
+        assert_eq!(hold.bound(message(19.4)), Bound::Searching, "not for ever");
+    }
+}

@@ -1,0 +1,111 @@
+//! The law of one of several hosts: what a coordinator grants it, and what it does without.
+
+use super::{ClassSettings, Control, Law, Observation, Settings, State};
+use crate::SOCKET_RATE_MIN;
+
+/// Additive growth beside other hosts, per tick at one percent: in bit/s, and as a share of what the
+/// bottleneck carries if that is known. The second is of all hosts together; each takes the same part of it.
+const ADDITIVE: f64 = 0.1e6;
+const ADDITIVE_SHARE: f64 = 0.004;
+/// How much slower or faster it is for a host with more or less than an even share.
+const LEAD: [f64; 2] = [0.25, 4.0];
+
+/// What a coordinator of several hosts grants this host ([`crate::hosts`]). Rates in bit/s.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Lease {
+    /// Aggregate rate of this host's bulk.
+    pub bulk_bit_per_s: f64,
+    /// Parts of the classes of the policy; empty: by weight.
+    pub class_bit_per_s: Vec<f64>,
+    /// What the bottleneck carries of all hosts; `None`: not known yet.
+    pub capacity_bit_per_s: Option<f64>,
+    /// Hosts that share the bottleneck.
+    pub hosts: u32,
+    /// End, on the monotonic clock.
+    pub until_ns: u64,
+}
+
+impl Law {
+    /// Other hosts share the bottleneck: this one takes less after a queue stood, and grows additively.
+    /// Proportional growth would let one host starve the others. A capacity that the policy gives is a bound
+    /// only: what the others take of it is not known.
+    pub fn set_beside_others(&mut self) {
+        self.is_beside_others = true;
+    }
+
+    /// Follows a coordinator until the lease ends. After that, this host continues on its own beside others.
+    pub fn set_lease(&mut self, lease: Lease) {
+        self.set_beside_others();
+        // Floors and ceilings are of all hosts together: each keeps an even part of them on its own.
+        let hosts = lease.hosts.max(1);
+        let change = f64::from(self.hosts) / f64::from(hosts);
+        for class in &mut self.settings.classes {
+            if let ClassSettings::Bulk { floor, ceiling, .. } = class {
+                (*floor, *ceiling) = (*floor * change, *ceiling * change);
+            }
+        }
+        self.hosts = hosts;
+        self.lease = Some(lease);
+    }
+
+    /// Sets the time by which rates act later than the samples, in seconds: bulk grows more slowly.
+    pub fn set_delay_s(&mut self, delay_s: f64) {
+        self.settings.delay_s = delay_s;
+    }
+
+    /// What the last tick saw.
+    pub fn observation(&self) -> &Observation {
+        &self.seen
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Rate of bulk that is enforced now, in bit/s.
+    pub fn applied_bit_per_s(&self) -> f64 {
+        self.applied
+    }
+
+    /// One step on what several hosts have seen together. The result has no rates of sockets.
+    pub fn tick_of_hosts(&mut self, now_ns: u64, seen: &Observation) -> Control {
+        let elapsed_s = self.elapsed_s(now_ns);
+        self.decide(now_ns, elapsed_s, seen).0
+    }
+
+    /// Growth beside other hosts, in bit/s per tick at one percent. A host with less than an even share grows
+    /// faster than one with more: which of them sees a short queue, and lowers its rate, is chance.
+    pub(super) fn additive(&self) -> f64 {
+        let leased = self.lease.as_ref().and_then(|lease| lease.capacity_bit_per_s);
+        let Some(capacity) = leased.or(self.settings.given_bit_per_s) else { return ADDITIVE };
+        let even = capacity / f64::from(self.hosts.max(2));
+        let lead = (even / self.bulk).powi(2).clamp(LEAD[0], LEAD[1]);
+        ADDITIVE_SHARE * even * lead
+    }
+
+    pub(super) fn lease(&self, now_ns: u64) -> Option<&Lease> {
+        self.lease.as_ref().filter(|lease| now_ns < lease.until_ns)
+    }
+
+    /// What the TCP sockets of each class get of the lease; `None`: by weight.
+    pub(super) fn leased_parts(&self, now_ns: u64) -> Option<Vec<f64>> {
+        let parts = &self.lease(now_ns)?.class_bit_per_s;
+        // With a given capacity, UDP is in the part of its class.
+        let sent = |at: usize| match self.settings.given_bit_per_s {
+            Some(_) => self.datagrams.get(at).copied().unwrap_or(0.0),
+            None => 0.0,
+        };
+        // A class that UDP fills keeps a part: without one, it would count as not decided yet.
+        let left = |(at, part): (usize, &f64)| (part - sent(at)).max(part.min(SOCKET_RATE_MIN));
+        (!parts.is_empty()).then(|| parts.iter().enumerate().map(left).collect())
+    }
+
+    /// What the bottleneck carries of managed traffic, as far as it is known.
+    pub(super) fn known_capacity(&self, state: State) -> Option<f64> {
+        if state == State::Leased {
+            return self.lease.as_ref()?.capacity_bit_per_s;
+        }
+        let is_given = self.settings.given_bit_per_s.is_some() && !self.is_beside_others;
+        (is_given || self.confirmed.is_some()).then_some(self.capacity)
+    }
+}

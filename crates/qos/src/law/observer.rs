@@ -1,0 +1,194 @@
+//! From samples of sockets to what the law decides on.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+
+use base::statistics::quantile;
+
+use super::base_rtt::BaseRtt;
+use super::history::Tick;
+use super::settings::{ClassSettings, Settings};
+use super::socket::{Progress, Socket, SocketSample};
+use crate::by_cookie::ByCookie;
+
+/// Segments that a bulk socket must have delivered in two ticks before its round-trip time counts.
+const SEGMENTS_MIN: u32 = 4;
+/// Below this number of bulk sockets the least round-trip time counts, not the 25th percentile.
+const SOCKETS_MIN: usize = 4;
+
+/// Sockets and peers, as far as the law remembers them.
+#[derive(Debug, Clone, Default)]
+pub struct Observer {
+    pub sockets: ByCookie<Socket>,
+    peers: HashMap<IpAddr, BaseRtt>,
+}
+
+/// One tick as seen from all sockets.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observation {
+    pub tick: Tick,
+    /// Delay by the queue from round-trip times, in seconds; `None`: no socket has a sample.
+    pub queue_s: Option<f64>,
+    /// Round-trip time without a queue, in seconds: of the farthest peer.
+    pub base_s: f64,
+    /// On their way, of all sockets.
+    pub inflight_bits: f64,
+    /// Two segments of every socket that has data on its way.
+    pub slack_bits: f64,
+    pub bulk_active: usize,
+    /// Active bulk sockets with data that waits to be sent.
+    pub bulk_backlogged: usize,
+    /// By class of the policy.
+    pub classes: Vec<ClassSeen>,
+}
+
+/// Sockets of a class of the policy at one tick.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ClassSeen {
+    pub sockets: usize,
+    /// With data on its way, or that waits to be sent.
+    pub active: usize,
+    /// With data that waits to be sent.
+    pub backlogged: usize,
+    /// What the messages that are on their way need to meet their targets, in bit/s; 0: bulk.
+    pub active_need: f64,
+    pub delivered_bit_per_s: f64,
+    /// Round-trip time without a queue, in seconds, of the farthest peer of its sockets.
+    pub base_s: f64,
+}
+
+impl Observer {
+    /// Compares the samples with those of the tick before.
+    pub fn observe(
+        &mut self,
+        now_ns: u64,
+        duration_s: f64,
+        capacity: f64,
+        settings: &Settings,
+        samples: &[SocketSample],
+    ) -> Observation {
+        let mut seen = Observation { tick: Tick { duration_s, ..Tick::default() }, ..Observation::default() };
+        seen.classes.resize(settings.classes.len(), ClassSeen::default());
+        let progress = self.update_sockets(samples);
+        self.update_peers(samples);
+        seen.queue_s = self.queue_s(now_ns, capacity, settings, &progress);
+        seen.base_s = self.peers.values().filter_map(BaseRtt::value_s).fold(0.0, f64::max);
+        for one in &progress {
+            let is_bulk = is_bulk(settings, one.sample.class);
+            let rate = if is_bulk { &mut seen.tick.bulk_bit_per_s } else { &mut seen.tick.urgent_bit_per_s };
+            *rate += one.delivered_bit_per_s;
+            if let Some(class) = seen.classes.get_mut(settings.policy_class(one.sample.class)) {
+                class.delivered_bit_per_s += one.delivered_bit_per_s;
+            }
+            seen.tick.delivered_segments += u64::from(one.delivered_segments);
+            seen.tick.retransmitted_segments += u64::from(one.retransmitted_segments);
+        }
+        for sample in samples {
+            seen.inflight_bits += 8.0 * sample.inflight_bytes() as f64;
+            if sample.unacked > 0 {
+                seen.slack_bits += 2.0 * 8.0 * f64::from(sample.mss);
+            }
+            let Some(settings_of) = settings.classes.get(sample.class) else { continue };
+            let base_s = self.base_s(sample.peer).unwrap_or(0.0);
+            let class = &mut seen.classes[settings.policy_class(sample.class)];
+            class.sockets += 1;
+            class.base_s = class.base_s.max(base_s);
+            if !sample.is_active() {
+                continue;
+            }
+            class.active += 1;
+            class.backlogged += usize::from(sample.notsent_bytes > 0);
+            class.active_need += settings_of.message_need(base_s);
+            if matches!(settings_of, ClassSettings::Bulk { .. }) {
+                seen.bulk_active += 1;
+                seen.bulk_backlogged += usize::from(sample.notsent_bytes > 0);
+            }
+        }
+        seen
+    }
+
+    pub fn base_s(&self, peer: IpAddr) -> Option<f64> {
+        self.peers.get(&peer)?.value_s()
+    }
+
+    fn update_sockets(&mut self, samples: &[SocketSample]) -> Vec<Progress> {
+        let sockets = ByCookie::with_capacity_and_hasher(samples.len(), Default::default());
+        let mut before = std::mem::replace(&mut self.sockets, sockets);
+        let mut progress = Vec::with_capacity(samples.len());
+        for sample in samples {
+            // A socket that is listed twice counts once.
+            if self.sockets.contains_key(&sample.id) {
+                continue;
+            }
+            let mut socket = before.remove(&sample.id).unwrap_or_else(|| Socket::new(*sample));
+            progress.extend(socket.update(*sample));
+            self.sockets.insert(sample.id, socket);
+        }
+        progress
+    }
+
+    fn update_peers(&mut self, samples: &[SocketSample]) {
+        let mut least: BTreeMap<IpAddr, u32> = BTreeMap::new();
+        // A socket that has measured nothing yet has 0, or the largest number.
+        for sample in samples.iter().filter(|sample| sample.srtt_us > 0 && sample.min_rtt_us < u32::MAX) {
+            let of_peer = least.entry(sample.peer).or_insert(sample.min_rtt_us);
+            *of_peer = (*of_peer).min(sample.min_rtt_us);
+        }
+        // A peer without a socket is forgotten: its path may be another one when it comes back.
+        let present: HashSet<IpAddr> = samples.iter().map(|sample| sample.peer).collect();
+        self.peers.retain(|peer, _| present.contains(peer));
+        for (peer, min_rtt_us) in least {
+            self.peers.entry(peer).or_default().set_kernel_minimum(f64::from(min_rtt_us) * 1e-6);
+        }
+    }
+
+    /// Least delay by the queue over all peers, in seconds. Noise, such as a delayed ACK, only adds.
+    fn queue_s(
+        &mut self,
+        now_ns: u64,
+        capacity: f64,
+        settings: &Settings,
+        progress: &[Progress],
+    ) -> Option<f64> {
+        let mut bulk: BTreeMap<IpAddr, Vec<f64>> = BTreeMap::new();
+        let mut urgent: BTreeMap<IpAddr, f64> = BTreeMap::new();
+        for one in progress {
+            let Some(rtt_s) = one.rtt_s else { continue };
+            match settings.classes.get(one.sample.class) {
+                Some(ClassSettings::Bulk { .. }) if one.delivered_in_two >= SEGMENTS_MIN => {
+                    bulk.entry(one.sample.peer).or_default().push(rtt_s);
+                }
+                Some(class) if one.delivered_segments > 0 => {
+                    let Some((_, message_bytes)) = class.message() else { continue };
+                    // Half of the time that the message itself takes on the link; at a lower rate than the
+                    // link's it makes no queue.
+                    let rate = self.sockets.get(&one.sample.id).and_then(|socket| socket.rate_bit_per_s);
+                    let own_s = match rate.is_some_and(|rate| rate < capacity) {
+                        true => 0.0,
+                        false => 4.0 * message_bytes / capacity,
+                    };
+                    let least = urgent.entry(one.sample.peer).or_insert(f64::INFINITY);
+                    *least = least.min(rtt_s - own_s);
+                }
+                _ => {}
+            }
+        }
+        let mut least: BTreeMap<IpAddr, f64> = urgent;
+        for (peer, rtts) in bulk {
+            let q = if rtts.len() < SOCKETS_MIN { 0.0 } else { 0.25 };
+            let typical_s = quantile(&rtts, q).unwrap_or(f64::INFINITY);
+            let of_peer = least.entry(peer).or_insert(f64::INFINITY);
+            *of_peer = of_peer.min(typical_s);
+        }
+        let queues = least.into_iter().filter_map(|(peer, rtt_s)| {
+            let base = self.peers.get_mut(&peer)?;
+            base.observe(now_ns, rtt_s);
+            Some((rtt_s - base.value_s()?).max(0.0))
+        });
+        queues.reduce(f64::min)
+    }
+}
+
+pub fn is_bulk(settings: &Settings, class: usize) -> bool {
+    matches!(settings.classes.get(class), Some(ClassSettings::Bulk { .. }))
+}
