@@ -4,6 +4,7 @@
 //! [`local::LocalBus`] for this process, [`coordinator::FleetBus`] for agents on other hosts.
 
 pub mod agent;
+pub mod channel;
 pub mod clock;
 pub mod coordinator;
 pub mod endpoint;

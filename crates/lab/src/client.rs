@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -12,7 +13,7 @@ use sys::clock::Deadline;
 use sys::journal::Journal;
 
 use crate::error::{Error, Result};
-use crate::state::{CONTROL_SOCKET, Folders, ProcessId, Request, Response, State, Status};
+use crate::state::{CONTROL_SOCKET, Folders, ProcessId, Request, Response, State, Status, StepDone};
 use crate::supervisor::{SupervisorOptions, read_lab_file, variables};
 
 const UP_WITHIN: Duration = Duration::from_secs(60);
@@ -28,7 +29,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Errors: Wrong file, lab already up, missing rights or programs. Nothing is left then.
 pub fn up(options: &SupervisorOptions) -> Result<State> {
     // Before the check for root.
-    read_lab_file(&options.file)?;
+    let lab = read_lab_file(&options.file)?;
     require_root()?;
     undo_crashed(&options.folders, None)?;
     let mut command = Command::new(&options.program.path);
@@ -38,7 +39,9 @@ pub fn up(options: &SupervisorOptions) -> Result<State> {
         command.arg("--owner").arg(owner.to_string());
     }
     let mut supervisor = sys::child::start_detached(command)?;
-    match wait_ready(&mut supervisor, UP_WITHIN) {
+    let ageing: Duration =
+        lab.hosts.iter().filter_map(|host| Some(host.disk.as_ref()?.ageing_within())).sum();
+    match wait_ready(&mut supervisor, UP_WITHIN + ageing) {
         Ok(state) => {
             // This process is the supervisor's parent and must reap it.
             let reaper = std::thread::Builder::new().name("supervisor-end".to_owned());
@@ -159,6 +162,39 @@ pub fn down(folders: &Folders, name: &str) -> Result<Vec<String>> {
     Ok(left)
 }
 
+/// The steps of a lab's links, in one trial. When it is dropped, the links have their first rates again.
+#[derive(Debug)]
+pub struct Steps {
+    name: String,
+    stream: UnixStream,
+}
+
+impl Steps {
+    /// Starts them at a moment of the monotonic clock.
+    /// Errors: the lab is not up, has no link with steps, or another measurement has started them.
+    pub fn start(folders: &Folders, name: &str, at_ns: u64) -> Result<Self> {
+        let stream = send(folders, name, Request::StartSteps { at_ns }, STATUS_WITHIN)?;
+        match receive(&stream, name, STATUS_WITHIN)? {
+            Response::StepsStart => Ok(Self { name: name.to_owned(), stream }),
+            other => Err(unexpected(name, other)),
+        }
+    }
+
+    /// Ends them; the links have their first rates again. Returns what was changed until then.
+    /// Errors: a rate could not be changed, or the lab has gone.
+    pub fn end(self) -> Result<Vec<StepDone>> {
+        let closed = self.stream.shutdown(Shutdown::Write);
+        closed.map_err(silent(&self.name, STATUS_WITHIN))?;
+        match receive(&self.stream, &self.name, STATUS_WITHIN)? {
+            Response::StepsEnd { done, problem: None } => Ok(done),
+            Response::StepsEnd { problem: Some(reason), .. } => {
+                Err(Error::Supervisor { name: self.name, reason })
+            }
+            other => Err(unexpected(&self.name, other)),
+        }
+    }
+}
+
 fn unexpected(name: &str, response: Response) -> Error {
     let reason = match response {
         Response::Error { message, .. } => message,
@@ -168,31 +204,44 @@ fn unexpected(name: &str, response: Response) -> Error {
 }
 
 fn request(folders: &Folders, name: &str, request: Request, within: Duration) -> Result<Response> {
+    let stream = send(folders, name, request, within)?;
+    receive(&stream, name, within)
+}
+
+/// A connection to the supervisor over which a request was sent.
+fn send(folders: &Folders, name: &str, request: Request, within: Duration) -> Result<UnixStream> {
     let folder = folders.lab(name);
     let socket = folder.join(CONTROL_SOCKET);
     let stream = UnixStream::connect(&socket).map_err(|error| unreachable(folders, name, error))?;
-    let failed = |error: std::io::Error| Error::Supervisor {
-        name: name.to_owned(),
-        reason: format!("its supervisor does not respond within {} s ({error})", within.as_secs()),
-    };
-    let exchange = || -> std::io::Result<String> {
+    let write = || -> std::io::Result<()> {
         stream.set_read_timeout(Some(within))?;
         stream.set_write_timeout(Some(within))?;
         let mut text = serde_json::to_vec(&request)?;
         text.push(b'\n');
-        (&stream).write_all(&text)?;
-        let mut line = String::new();
-        BufReader::new((&stream).take(ANSWER_BYTES_MAX)).read_line(&mut line)?;
-        Ok(line)
+        (&stream).write_all(&text)
     };
-    let line = exchange().map_err(failed)?;
+    write().map_err(silent(name, within))?;
+    Ok(stream)
+}
+
+fn silent(name: &str, within: Duration) -> impl Fn(std::io::Error) -> Error + '_ {
+    move |error| Error::Supervisor {
+        name: name.to_owned(),
+        reason: format!("its supervisor does not respond within {} s ({error})", within.as_secs()),
+    }
+}
+
+fn receive(stream: &UnixStream, name: &str, within: Duration) -> Result<Response> {
+    let mut line = String::new();
+    let read = BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut line);
+    read.map_err(silent(name, within))?;
     if line.is_empty() {
         return Err(Error::Supervisor {
             name: name.to_owned(),
             reason: "its supervisor ended without a response; 'kagiri undo' removes what is left".to_owned(),
         });
     }
-    serde_json::from_str(&line).map_err(|error| failed(error.into()))
+    serde_json::from_str(&line).map_err(|error| silent(name, within)(error.into()))
 }
 
 fn unreachable(folders: &Folders, name: &str, error: std::io::Error) -> Error {

@@ -1,4 +1,4 @@
-//! The lab: virtual hosts, switches, links and disks on one machine.
+//! The lab: virtual hosts, switches, links, disks and mounts on one machine.
 //!
 //! A lab [`file`] defines the lab; [`layout`] assigns namespaces, interfaces and addresses. A [`supervisor`]
 //! process makes the lab, keeps it and removes it; [`client`] sends it requests. Hosts are network
@@ -10,6 +10,7 @@ pub mod disk;
 pub mod file;
 pub mod layout;
 pub mod line;
+pub mod link_steps;
 pub mod state;
 pub mod supervisor;
 
@@ -17,3 +18,6 @@ mod error;
 mod program;
 
 pub use error::{Error, Result};
+
+/// The parts of this crate that a run can place.
+pub const PARTS: &[base::part::PartKind] = &[workload::part::kind::<link_steps::LinkSteps>()];

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::Counters;
 use crate::error::{Error, Result};
-use crate::file::Queue;
+use crate::file::{Queue, Step};
 use crate::line::LineCounters;
 
 pub const SCHEMA: u32 = 1;
@@ -91,6 +91,9 @@ pub struct HostState {
     pub cpu_quota_percent: Option<f64>,
     /// Where its disk is mounted.
     pub disk: Option<PathBuf>,
+    /// Where a program mounts a file system.
+    #[serde(default)]
+    pub mount: Option<PathBuf>,
     pub agent_pid: Option<i32>,
 }
 
@@ -113,10 +116,24 @@ pub struct LinkState {
     /// From the first end to the second, and back.
     pub buffer_bytes: [Option<u64>; 2],
     pub queue: Queue,
+    /// Rates of both directions during a trial.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
     /// One way.
     pub delay_s: f64,
     /// Each way.
     pub loss: f64,
+}
+
+/// A change of a link's rate during a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct StepDone {
+    pub link: usize,
+    /// From the start of the trial, when it was due.
+    pub after_s: f64,
+    pub bit_per_s: u64,
+    /// From then until the kernel had the new rate.
+    pub late_us: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,6 +170,17 @@ pub struct DiskCounters {
     pub model: Option<Counters>,
 }
 
+/// A file system that a host's program serves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountState {
+    pub host: String,
+    pub target: PathBuf,
+    /// As mounted, `fuse.s3fs`; `None`: it is not mounted (any more).
+    pub file_system: Option<String>,
+    /// Why it does not answer; `None`: it answers.
+    pub problem: Option<String>,
+}
+
 /// Traffic sent by one end of a link since the lab is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkEndCounters {
@@ -185,6 +213,9 @@ pub struct Status {
     /// In the order of the hosts, without disks that cannot be read.
     #[serde(default)]
     pub disks: Vec<DiskCounters>,
+    /// In the order of the hosts.
+    #[serde(default)]
+    pub mounts: Vec<MountState>,
 }
 
 /// Request to a supervisor: one JSON line.
@@ -193,6 +224,11 @@ pub struct Status {
 pub enum Request {
     Status,
     Down,
+    /// Starts the steps of all links at this moment of the monotonic clock. They last as long as the
+    /// connection: when its client ends it, the links have their first rates again.
+    StartSteps {
+        at_ns: u64,
+    },
 }
 
 /// Response of a supervisor: one JSON line.
@@ -203,6 +239,10 @@ pub enum Response {
     Ready(Box<State>),
     /// To a request for the status.
     Status(Box<Status>),
+    /// The steps are going to start.
+    StepsStart,
+    /// The links have their first rates again.
+    StepsEnd { done: Vec<StepDone>, problem: Option<String> },
     /// The lab is down. `left`: what could not be undone, one line each.
     Down { left: Vec<String> },
     /// `usage`: the lab file is wrong.

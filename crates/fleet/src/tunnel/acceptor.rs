@@ -42,7 +42,7 @@ pub struct Listener {
 impl Listener {
     /// Errors: The port is in use, or the bundle's files cannot be used.
     pub fn bind(host: &str, port: u16, credentials: &Credentials) -> io::Result<Self> {
-        let config: ServerConfig = tls::server(credentials)?;
+        let config: ServerConfig = tls::server(credentials, tls::PROTOCOL_NAME)?;
         let sockets = bind_all(host, port)?;
         let members = credentials.members.iter().filter(|_| !credentials.uses_passwords());
         let shared = Shared {

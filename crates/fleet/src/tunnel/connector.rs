@@ -45,7 +45,7 @@ pub fn connect(host: &str, port: u16, credentials: &Credentials, within: Duratio
 
 fn link(host: &str, port: u16, credentials: &Credentials, within: Duration) -> io::Result<Joined> {
     let deadline = Deadline::after(within);
-    let connector = TlsConnector::from(Arc::new(tls::client(credentials)?));
+    let connector = TlsConnector::from(Arc::new(tls::client(credentials, tls::PROTOCOL_NAME)?));
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let socket = socket(host, port, &deadline)?;
     let end = Arc::new(OnceLock::new());

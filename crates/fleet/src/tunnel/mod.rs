@@ -7,7 +7,7 @@
 mod acceptor;
 mod connector;
 mod runtime;
-mod tls;
+pub(crate) mod tls;
 mod welcome;
 
 pub use acceptor::{Acceptor, LINKS_PER_MEMBER_MAX, Listener};

@@ -17,9 +17,10 @@ use crate::identity::{Credentials, PeerCertificate};
 
 /// A client that gets this answer knows that the listener sends a [`super::welcome::Welcome`]; an external
 /// router does not.
-pub(super) const PROTOCOL_NAME: &[u8] = b"kagiri-bus/2";
+pub(crate) const PROTOCOL_NAME: &[u8] = b"kagiri-bus/2";
 
-pub(super) fn client(credentials: &Credentials) -> io::Result<ClientConfig> {
+/// `protocol`: what the listener has to speak (ALPN, RFC 7301).
+pub(crate) fn client(credentials: &Credentials, protocol: &[u8]) -> io::Result<ClientConfig> {
     let verifier =
         WebPkiServerVerifier::builder_with_provider(Arc::new(authority(&credentials.ca)?), provider())
             .with_crls(revoked(credentials.revoked.as_deref())?)
@@ -34,12 +35,12 @@ pub(super) fn client(credentials: &Credentials) -> io::Result<ClientConfig> {
             .map_err(io::Error::other)?,
         None => builder.with_no_client_auth(),
     };
-    config.alpn_protocols = vec![PROTOCOL_NAME.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     config.resumption = Resumption::disabled();
     Ok(config)
 }
 
-pub(super) fn server(credentials: &Credentials) -> io::Result<ServerConfig> {
+pub(crate) fn server(credentials: &Credentials, protocol: &[u8]) -> io::Result<ServerConfig> {
     let Some((certificate, key)) = &credentials.pair else {
         return Err(io::Error::other("the bundle has no certificate to listen with"));
     };
@@ -58,18 +59,18 @@ pub(super) fn server(credentials: &Credentials) -> io::Result<ServerConfig> {
     };
     let chain = certificates(certificate)?;
     let mut config = builder.with_single_cert(chain, private_key(key)?).map_err(io::Error::other)?;
-    config.alpn_protocols = vec![PROTOCOL_NAME.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     config.send_tls13_tickets = 0;
     Ok(config)
 }
 
 /// Who the verified other side is; `None` without a certificate.
-pub(super) fn peer(chain: Option<&[CertificateDer<'_>]>) -> Option<PeerCertificate> {
+pub(crate) fn peer(chain: Option<&[CertificateDer<'_>]>) -> Option<PeerCertificate> {
     PeerCertificate::read(chain?.first()?)
 }
 
 /// Time until a certificate expires; `None` without one.
-pub(super) fn left(peer: Option<&PeerCertificate>) -> Option<Duration> {
+pub(crate) fn left(peer: Option<&PeerCertificate>) -> Option<Duration> {
     peer.map(|peer| peer.not_after.duration_since(SystemTime::now()).unwrap_or_default())
 }
 

@@ -15,6 +15,7 @@ mod service_time;
 pub use counters::Counters;
 pub use mechanism::{Direction, MechanismStats};
 pub use model::{DiskModel, Flash, ModelError, Rotating};
+pub(crate) use mount::with_timeout;
 pub use mount::{Disk, DiskSpec};
 pub use serve::{Service, serve};
 pub use service_time::ServiceTime;

@@ -253,7 +253,7 @@ fn stats(mount: &Path) -> Result<Vec<u8>> {
 }
 
 /// Accesses a file of the server with a timeout: a call to a hung server hangs as well.
-fn with_timeout<T: Send + 'static>(
+pub(crate) fn with_timeout<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
 ) -> Result<T> {

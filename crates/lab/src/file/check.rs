@@ -1,6 +1,6 @@
 //! Checks the values of a lab file, and resolves groups and patterns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use base::names::first_of;
@@ -10,7 +10,8 @@ use sys::netns::Subnet;
 use toml::Spanned;
 
 use super::raw::{HostFile, LabFile, LinkFile, Setting, Share};
-use super::{Disk, Host, Lab, Link, matches};
+use super::steps::check as check_steps;
+use super::{Disk, Host, Lab, Link, Mount, RATE_RANGE, Step, is_possible, matches};
 
 const NAMED_MAX: usize = 12;
 /// Limit that a machine can make in an acceptable time.
@@ -124,7 +125,12 @@ fn hosts_of(key: &Spanned<String>, group: HostFile, subnet: &Subnet) -> Checked<
     if let Some(disk) = &group.disk {
         check_disk(disk)?;
     }
-    let mut settings = std::collections::BTreeMap::new();
+    if let Some(mount) = &group.mount {
+        check_mount(mount)?;
+    }
+    let environment = group.environment.into_iter().map(variable).collect::<Checked<_>>()?;
+    let environment: BTreeMap<String, String> = environment;
+    let mut settings = BTreeMap::new();
     for (setting, value) in group.settings {
         let path = setting_path(&setting)?;
         let value = match value.into_inner() {
@@ -140,7 +146,9 @@ fn hosts_of(key: &Spanned<String>, group: HostFile, subnet: &Subnet) -> Checked<
         address: first.map(|first| Ipv4Addr::from(u32::from(first).wrapping_add(number))),
         settings: settings.clone(),
         disk: group.disk.as_ref().map(|disk| disk.get_ref().clone()),
+        mount: group.mount.as_ref().map(|mount| mount.get_ref().clone()),
         run: group.run.clone(),
+        environment: environment.clone(),
     };
     let hosts: Vec<Host> = match &group.count {
         None => vec![host(name, 0)],
@@ -162,6 +170,9 @@ fn hosts_of(key: &Spanned<String>, group: HostFile, subnet: &Subnet) -> Checked<
     }
 }
 
+/// Its files are of up to 64 MiB.
+const AGED_MIB_LEAST: u64 = 512;
+
 fn check_disk(disk: &Spanned<Disk>) -> Checked<()> {
     let (at, disk) = (disk.span().start, disk.get_ref());
     if !(16 << 20..=16 << 40).contains(&disk.size.bytes()) {
@@ -180,6 +191,14 @@ fn check_disk(disk: &Spanned<Disk>) -> Checked<()> {
             format!("disk.size: {} is too small for {name}, which needs {least_mib}MiB", disk.size),
         );
     }
+    if disk.age.is_some() && disk.size.bytes() < AGED_MIB_LEAST << 20 {
+        let problem =
+            format!("disk.size: {} is too small to be aged; use at least {AGED_MIB_LEAST}MiB", disk.size);
+        return wrong(at, problem);
+    }
+    if let Some(pool) = disk.pool {
+        check_pool(pool, disk).or_else(|problem| wrong(at, problem))?;
+    }
     for (key, limit) in [("read_limit", disk.read_limit), ("write_limit", disk.write_limit)] {
         if limit.is_some_and(|limit| limit.byte_per_s() < 1000) {
             return wrong(at, format!("disk.{key}: less than 1kB/s; leave it out for no limit"));
@@ -189,6 +208,45 @@ fn check_disk(disk: &Spanned<Disk>) -> Checked<()> {
         Some(Err(problem)) => wrong(at, problem.to_string()),
         _ => Ok(()),
     }
+}
+
+fn check_pool(pool: ByteSize, disk: &Disk) -> Result<(), String> {
+    let segment = ByteSize::from_bytes(pool::SEGMENT_BYTES);
+    if pool.bytes() < segment.bytes() || pool.bytes() > disk.size.bytes() / 2 {
+        return Err(format!("disk.pool: {pool} is not within {segment} (a segment) and half of the disk"));
+    }
+    if disk.file_system == FileSystem::Btrfs {
+        return Err(
+            "disk.pool: btrfs writes elsewhere what a pool writes in place; use ext4, ext3 or xfs".to_owned()
+        );
+    }
+    Ok(())
+}
+
+fn check_mount(mount: &Spanned<Mount>) -> Checked<()> {
+    let (at, mount) = (mount.span().start, mount.get_ref());
+    if !mount.command.contains("KAGIRI_LAB_MOUNT") {
+        let problem = "mount.command: it has no $KAGIRI_LAB_MOUNT, the folder to mount at; write for example \
+                       \"s3fs BUCKET $KAGIRI_LAB_MOUNT -f\"";
+        return wrong(at, problem);
+    }
+    if !(Span::from_s(1)..=Span::from_s(50)).contains(&mount.within) {
+        return wrong(at, format!("mount.within: {} is not within 1s..50s", mount.within));
+    }
+    Ok(())
+}
+
+fn variable((name, value): (Spanned<String>, String)) -> Checked<(String, String)> {
+    let text = name.get_ref();
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if text.is_empty() || !is_plain || text.as_bytes()[0].is_ascii_digit() {
+        let problem = format!("environment: '{text}' is no variable; use letters, digits and '_'");
+        return wrong(name.span().start, problem);
+    }
+    if text.starts_with("KAGIRI_LAB") || value.contains('\0') {
+        return wrong(name.span().start, format!("environment: {text} cannot be set to this value here"));
+    }
+    Ok((name.into_inner(), value))
 }
 
 /// `tcp_rmem` means `ipv4.tcp_rmem`; other settings are paths below `net`, with dots.
@@ -253,6 +311,7 @@ fn links_of(link: &Spanned<LinkFile>, hosts: &[Host], switches: &[String]) -> Ch
         queue: file.queue.as_ref().map(|queue| *queue.get_ref()).unwrap_or_default(),
         delay: delay(&file.delay)?,
         loss: loss(&file.loss)?,
+        steps: steps(file)?,
     };
     if like.rate_up.is_none() && like.rate_down.is_none() {
         if let Some(buffer) = &file.buffer {
@@ -277,10 +336,15 @@ fn links_of(link: &Spanned<LinkFile>, hosts: &[Host], switches: &[String]) -> Ch
 /// From 8 kbit/s (a packet in 1.5 s) to more than any machine reaches.
 fn rate(rate: &Option<Spanned<BitRate>>) -> Checked<Option<BitRate>> {
     let Some(rate) = rate else { return Ok(None) };
-    match rate.get_ref().bit_per_s() {
-        8_000..=400_000_000_000 => Ok(Some(*rate.get_ref())),
-        _ => wrong(rate.span().start, format!("rate: {} is not within 8kbit/s..400Gbit/s", rate.get_ref())),
+    match is_possible(*rate.get_ref()) {
+        true => Ok(Some(*rate.get_ref())),
+        false => wrong(rate.span().start, format!("rate: {} is not within {RATE_RANGE}", rate.get_ref())),
     }
+}
+
+fn steps(file: &LinkFile) -> Checked<Vec<Step>> {
+    let at = file.steps.as_ref().map(|steps| steps.span().start);
+    check_steps(file).map_err(|problem| Wrong { problem: format!("steps: {problem}"), at })
 }
 
 /// At least one full packet.

@@ -22,10 +22,13 @@
 
 mod check;
 mod raw;
+mod steps;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
+use ageing::Severity;
 use base::plan::PlanError;
 use base::units::{BitRate, ByteSize, Span};
 use serde::{Deserialize, Serialize};
@@ -61,8 +64,26 @@ pub struct Host {
     /// Kernel settings: path below `/proc/sys/net` with dots, and value.
     pub settings: BTreeMap<String, String>,
     pub disk: Option<Disk>,
+    pub mount: Option<Mount>,
     /// Command lines for `sh`.
     pub run: Vec<String>,
+    /// Further variables of its agent and its programs. They may be secrets: nothing shows or stores them.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// A file system that a program serves (FUSE).
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mount {
+    /// Command line for `sh`, which mounts at `$KAGIRI_LAB_MOUNT` and stays in the foreground.
+    pub command: String,
+    /// Longest wait until the file system answers.
+    #[serde(default = "mount_within")]
+    pub within: Span,
+}
+
+fn mount_within() -> Span {
+    Span::from_s(20)
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -78,6 +99,11 @@ pub struct Disk {
     pub write_limit: Option<BitRate>,
     /// Default: as fast as this machine's disk.
     pub model: Option<DiskModel>,
+    /// Recorded and deleted on before the lab is up, so that half of it is free in gaps; default: new.
+    pub age: Option<Severity>,
+    /// Space for the content that is made on this disk, reserved in segments before the disk is aged;
+    /// default: content is made in ordinary files.
+    pub pool: Option<ByteSize>,
 }
 
 fn ext4() -> FileSystem {
@@ -102,6 +128,8 @@ pub struct Link {
     pub rate_up: Option<BitRate>,
     /// From the second end to the first.
     pub rate_down: Option<BitRate>,
+    /// Rates of both directions later in a trial, in the order of their times.
+    pub steps: Vec<Step>,
     /// Each direction; see [`Link::buffer_bytes`].
     pub buffer: Option<ByteSize>,
     pub queue: Queue,
@@ -111,6 +139,24 @@ pub struct Link {
     pub loss: f64,
 }
 
+/// A later rate of a link, in both directions.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// From the start of a trial.
+    pub after: Span,
+    pub rate: BitRate,
+}
+
+/// Rates of links: from a packet in 1.5 s to more than any machine reaches.
+const RATE_RANGE: &str = "8kbit/s..400Gbit/s";
+
+fn is_possible(rate: BitRate) -> bool {
+    (8_000..=400_000_000_000).contains(&rate.bit_per_s())
+}
+
+/// Recording and deleting, on a slow machine.
+const AGEING_S_PER_GIB: u64 = 120;
 const BUFFER_BYTES_LEAST: u64 = 64 << 10;
 const BUFFER_MS: u64 = 10;
 
@@ -123,6 +169,14 @@ impl Link {
 
     pub fn has_line(&self) -> bool {
         !self.delay.duration().is_zero() || self.loss > 0.0
+    }
+}
+
+impl Disk {
+    /// Longest time until it can be used, beyond that of a new one.
+    pub fn ageing_within(&self) -> Duration {
+        let per_gib = self.age.map_or(0, |_| AGEING_S_PER_GIB);
+        Duration::from_secs(per_gib * (self.size.bytes() >> 30).max(1))
     }
 }
 

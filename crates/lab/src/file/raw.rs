@@ -8,7 +8,7 @@ use base::units::{BitRate, ByteSize, Span};
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
-use super::{Disk, Queue};
+use super::{Disk, Mount, Queue, Step};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,6 +45,9 @@ pub(super) struct HostFile {
     #[serde(default)]
     pub(super) settings: BTreeMap<Spanned<String>, Spanned<Setting>>,
     pub(super) disk: Option<Spanned<Disk>>,
+    pub(super) mount: Option<Spanned<Mount>>,
+    #[serde(default)]
+    pub(super) environment: BTreeMap<Spanned<String>, String>,
     #[serde(default)]
     pub(super) run: Vec<String>,
 }
@@ -75,6 +78,7 @@ pub(super) struct LinkFile {
     pub(super) rate_down: Option<Spanned<BitRate>>,
     pub(super) buffer: Option<Spanned<ByteSize>>,
     pub(super) queue: Option<Spanned<Queue>>,
+    pub(super) steps: Option<Spanned<Vec<Step>>>,
     pub(super) delay: Option<Spanned<Span>>,
     pub(super) loss: Option<Spanned<Share>>,
 }

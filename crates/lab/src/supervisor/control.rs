@@ -1,6 +1,6 @@
 //! The supervisor's socket: one JSON line per request and response.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -20,9 +20,27 @@ pub(super) struct Client {
 impl Client {
     /// Sends the response; the client may be gone.
     pub(super) fn respond(mut self, response: &Response) {
+        self.send(response);
+    }
+
+    /// The same, and keeps the connection.
+    pub(super) fn send(&mut self, response: &Response) {
         let mut text = serde_json::to_vec(response).unwrap_or_default();
         text.push(b'\n');
         let _ = self.stream.write_all(&text);
+    }
+
+    /// Waits for the client's end of the connection, for this long at most. Returns whether it has ended.
+    pub(super) fn has_ended_within(&mut self, within: Duration) -> bool {
+        // The kernel refuses a wait of 0.
+        let within = within.max(Duration::from_millis(1));
+        if self.stream.set_read_timeout(Some(within)).is_err() {
+            return true;
+        }
+        let waits =
+            |error: &std::io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+        // Nothing but the end is expected.
+        !self.stream.read(&mut [0; 64]).is_err_and(|error| waits(&error))
     }
 }
 

@@ -3,10 +3,13 @@
 
 mod control;
 mod disk;
+mod initial_state;
 mod link_counters;
+mod mount;
 mod network;
 mod processes;
 mod running_lab;
+mod steps;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -88,7 +91,7 @@ fn start(options: &SupervisorOptions) -> Result<Supervisor> {
     // Unexpected output goes to the log, not to a terminal.
     redirect_output(&log, false)?;
     let control = control::Control::listen(&path.join(CONTROL_SOCKET))?;
-    let running_lab = RunningLab::build(&journal, &lab, folder, options);
+    let running_lab = RunningLab::build(&journal, &lab, folder, options, stop);
     match running_lab {
         Ok(running_lab) => {
             let owner = options.owner.and_then(ProcessId::of_pid);
@@ -162,6 +165,7 @@ impl Supervisor {
                     client.respond(&Response::Status(Box::new(self.running_lab.status())));
                 }
                 Ok((Request::Down, client)) => return Some(client),
+                Ok((Request::StartSteps { at_ns }, client)) => self.running_lab.start_steps(at_ns, client),
                 Err(RecvTimeoutError::Timeout) if !self.stop.requested() && self.is_owned() => {}
                 // The listener failed; treated as a signal.
                 Err(_) => return None,

@@ -147,14 +147,15 @@ fn shape(batch: &mut String, device: &str, wire: &Wire, rate: u64) {
     };
 }
 
-fn burst_bytes(rate: u64, buffer_bytes: u64) -> u64 {
+pub(super) fn burst_bytes(rate: u64, buffer_bytes: u64) -> u64 {
     let wanted = (rate / 8).saturating_mul(BURST_US).div_ceil(1_000_000);
     wanted.min(buffer_bytes / 4).max(2 * PACKET_BYTES)
 }
 
 /// Packets per GSO unit, so that a unit does not occupy the slowest link for long; `None` without rates.
 fn gso_packets(lab: &Lab) -> Option<u64> {
-    let rates = lab.links.iter().flat_map(|link| [link.rate_up, link.rate_down]).flatten();
+    let steps = lab.links.iter().flat_map(|link| link.steps.iter().map(|step| step.rate));
+    let rates = lab.links.iter().flat_map(|link| [link.rate_up, link.rate_down]).flatten().chain(steps);
     let slowest = rates.min()?.byte_per_s();
     Some((slowest.saturating_mul(GSO_US) / 1_000_000 / PACKET_BYTES).clamp(1, GSO_PACKETS_MAX))
 }

@@ -20,17 +20,27 @@ struct Process {
 impl Process {
     /// How it ended, and its last output; `None` while it runs. Waits for the output only once.
     fn ended(&mut self, deadline: Deadline) -> Option<(String, String)> {
-        let (how, output) = match self.child.try_wait() {
-            Ok(status) => {
-                let how = status?.to_string();
-                let has_last_words = std::mem::replace(&mut self.has_last_words, true);
-                (how, if has_last_words { self.child.output_tail() } else { self.child.last_words(deadline) })
-            }
-            Err(error) => (error.to_string(), self.child.output_tail()),
-        };
-        let start = output.char_indices().rev().nth(OUTPUT_TAIL_BYTES).map_or(0, |(at, _)| at);
-        Some((how, output[start..].to_owned()))
+        let ended = end_of(&mut self.child, self.has_last_words, deadline);
+        self.has_last_words |= ended.is_some();
+        ended
     }
+}
+
+/// How a program ended, and its last output, for which it waits unless they are known to be read.
+pub(super) fn end_of(
+    child: &mut Child,
+    has_last_words: bool,
+    deadline: Deadline,
+) -> Option<(String, String)> {
+    let (how, output) = match child.try_wait() {
+        Ok(status) => {
+            let how = status?.to_string();
+            (how, if has_last_words { child.output_tail() } else { child.last_words(deadline) })
+        }
+        Err(error) => (error.to_string(), child.output_tail()),
+    };
+    let start = output.char_indices().rev().nth(OUTPUT_TAIL_BYTES).map_or(0, |(at, _)| at);
+    Some((how, output[start..].to_owned()))
 }
 
 #[derive(Debug, Default)]

@@ -7,17 +7,17 @@ use sys::cgroup::Cgroup;
 use sys::child::Spawn;
 use sys::file::OwnedFolder;
 use sys::journal::Journal;
+use sys::stop::StopSignal;
 
+use super::initial_state::state;
 use super::network::Network;
 use super::processes::Processes;
-use super::{SupervisorOptions, disk, link_counters};
+use super::{SupervisorOptions, control, disk, link_counters, mount, steps};
 use crate::error::{Error, Result};
 use crate::file::{Host, Lab};
-use crate::layout::{End, HostNetwork, Layout, Wire};
+use crate::layout::{End, Layout, Wire};
 use crate::line::{self, LineEnd, LineSpec, LinesSpec};
-use crate::state::{
-    BUS_SOCKET, EndState, HostState, InterfaceState, LinkState, ProcessId, SCHEMA, STATE_FILE, State, Status,
-};
+use crate::state::{STATE_FILE, State, Status};
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(1);
@@ -29,6 +29,7 @@ const POLICY_FILE: &str = "policy.toml";
 #[derive(Debug)]
 pub(super) struct RunningLab {
     processes: Processes,
+    mounts: Vec<mount::HostMount>,
     disks: Vec<disk::HostDisk>,
     groups: Vec<Option<Cgroup>>,
     network: Network,
@@ -37,6 +38,7 @@ pub(super) struct RunningLab {
     folder: OwnedFolder,
     state: State,
     lines: Option<PathBuf>,
+    steps: steps::Steps,
 }
 
 impl RunningLab {
@@ -46,6 +48,7 @@ impl RunningLab {
         lab: &Lab,
         folder: OwnedFolder,
         options: &SupervisorOptions,
+        stop: StopSignal,
     ) -> Result<Self> {
         let began = Instant::now();
         lab.subnet.refuse_if_used()?;
@@ -61,6 +64,7 @@ impl RunningLab {
         network.link(lab, &layout)?;
         let mut this = Self {
             processes: Processes::default(),
+            mounts: Vec::new(),
             disks: Vec::new(),
             groups: Vec::new(),
             network,
@@ -68,16 +72,20 @@ impl RunningLab {
             state: state(lab, &layout, options, folder.path())?,
             folder,
             lines: None,
+            steps: steps::Steps::default(),
         };
         this.start_lines(journal, lab, &layout, options)?;
         this.network.configure(lab, &layout)?;
         this.network.shape(&layout)?;
-        this.create_disks(journal, lab, &data_path, options)?;
+        this.create_disks(journal, lab, &data_path, options, stop)?;
         let policy_path = this.folder.path().join(POLICY_FILE);
         std::fs::write(&policy_path, policy(lab)).map_err(|error| Error::io("write", policy_path, error))?;
+        this.make_mount_points(journal, lab, &data_path)?;
         for (index, host) in lab.hosts.iter().enumerate() {
             this.start_host(journal, index, host, lab.agents, &data_path, options)?;
         }
+        // Their servers may be programs of other hosts.
+        this.mount(journal, lab)?;
         this.state.up_s = began.elapsed().as_secs_f64();
         this.write_state()?;
         Ok(this)
@@ -121,7 +129,9 @@ impl RunningLab {
         lab: &Lab,
         data: &Path,
         options: &SupervisorOptions,
+        stop: StopSignal,
     ) -> Result<()> {
+        let ageing = disk::Ageing { seed: lab.seed, stop };
         for (index, host) in lab.hosts.iter().enumerate() {
             let group = match Cgroup::create(journal, &format!("{}-{}", lab.name, host.name)) {
                 Ok(group) => Some(group),
@@ -137,7 +147,8 @@ impl RunningLab {
             let state = &mut self.state.hosts[index];
             state.cgroup = group.as_ref().map(Cgroup::folders).unwrap_or_default();
             if let Some(wanted) = &host.disk {
-                let host_disk = disk::HostDisk::make(journal, &host.name, wanted, data, &options.program)?;
+                let host_disk =
+                    disk::HostDisk::make(journal, &host.name, wanted, data, &options.program, ageing)?;
                 if let Some(group) = &group {
                     host_disk.limit(group, wanted)?;
                 }
@@ -160,25 +171,68 @@ impl RunningLab {
     ) -> Result<()> {
         let namespace = self.network.of(&self.state.hosts[index].namespace)?;
         if agents {
-            let spawn = agent(&self.state, index, data, options)?.namespace(namespace);
+            let mut spawn = agent(&self.state, index, data, options)?.namespace(namespace);
+            for (name, value) in &host.environment {
+                spawn = spawn.env(name, value);
+            }
             let child = spawn.start(journal)?;
             self.state.hosts[index].agent_pid = Some(child.pid());
             self.processes.add(format!("agent of {}", host.name), child);
         }
         for command in &host.run {
-            let mut spawn = Spawn::new("/bin/sh").arg("-c").arg(command).namespace(namespace);
-            if let Some(Some(group)) = self.groups.get(index) {
-                spawn = spawn.cgroup(group);
-            }
-            for (name, value) in variables(&self.state, index) {
-                spawn = spawn.env(name, value);
-            }
-            if let Some(disk) = &self.state.hosts[index].disk {
-                spawn = spawn.current_dir(disk);
-            }
-            self.processes.add(format!("{command} on {}", host.name), spawn.start(journal)?);
+            let child = self.program(index, host, command)?.start(journal)?;
+            self.processes.add(format!("{command} on {}", host.name), child);
         }
         Ok(())
+    }
+
+    /// How to start a program on a host.
+    fn program(&self, index: usize, host: &Host, command: &str) -> Result<Spawn> {
+        let namespace = self.network.of(&self.state.hosts[index].namespace)?;
+        let mut spawn = Spawn::new("/bin/sh").arg("-c").arg(command).namespace(namespace);
+        if let Some(Some(group)) = self.groups.get(index) {
+            spawn = spawn.cgroup(group);
+        }
+        for (name, value) in &host.environment {
+            spawn = spawn.env(name, value);
+        }
+        for (name, value) in variables(&self.state, index) {
+            spawn = spawn.env(name, value);
+        }
+        if let Some(disk) = &self.state.hosts[index].disk {
+            spawn = spawn.current_dir(disk);
+        }
+        Ok(spawn)
+    }
+
+    fn make_mount_points(&mut self, journal: &Journal, lab: &Lab, data: &Path) -> Result<()> {
+        for (index, host) in lab.hosts.iter().enumerate().filter(|(_, host)| host.mount.is_some()) {
+            let state = &mut self.state.hosts[index];
+            let cache_in = state.disk.as_deref().unwrap_or(data);
+            let mount = mount::HostMount::make_folders(journal, &host.name, data, cache_in)?;
+            state.mount = Some(mount.point().to_path_buf());
+            self.mounts.push(mount);
+        }
+        Ok(())
+    }
+
+    fn mount(&mut self, journal: &Journal, lab: &Lab) -> Result<()> {
+        let mut mounts = std::mem::take(&mut self.mounts);
+        let hosts =
+            || lab.hosts.iter().enumerate().filter_map(|(at, host)| Some((at, host, host.mount.as_ref()?)));
+        let all = |mounts: &mut Vec<mount::HostMount>| -> Result<()> {
+            // All at once, then one after the other waited for.
+            for (mount, (index, host, how)) in mounts.iter_mut().zip(hosts()) {
+                mount.start(journal, self.program(index, host, &how.command)?)?;
+            }
+            for (mount, (index, host, how)) in mounts.iter_mut().zip(hosts()) {
+                mount.wait(journal, how, &|| self.program(index, host, &how.command))?;
+            }
+            Ok(())
+        };
+        let mounted = all(&mut mounts);
+        self.mounts = mounts;
+        mounted
     }
 
     fn write_state(&self) -> Result<()> {
@@ -190,23 +244,36 @@ impl RunningLab {
     }
 
     pub(super) fn status(&mut self) -> Status {
-        // In parallel: each disk server may hang.
-        let disks = std::thread::scope(|scope| {
+        // In parallel: each server of a disk or a mount may hang.
+        let (disks, mounts) = std::thread::scope(|scope| {
             let counts: Vec<_> = self.disks.iter_mut().map(|disk| scope.spawn(|| disk.count())).collect();
-            counts.into_iter().filter_map(|count| count.join().ok()?).collect()
+            let looks: Vec<_> = self.mounts.iter().map(|mount| scope.spawn(|| mount.state())).collect();
+            let disks = counts.into_iter().filter_map(|count| count.join().ok()?).collect();
+            (disks, looks.into_iter().filter_map(|look| look.join().ok()).collect())
         });
+        let mut processes = self.processes.states();
+        processes.extend(self.mounts.iter_mut().filter_map(mount::HostMount::process_state));
         Status {
             state: self.state.clone(),
-            processes: self.processes.states(),
+            processes,
             // If they do not respond, their process is shown as ended.
             lines: self.lines.as_ref().and_then(|socket| line::query_counters(socket).ok()),
             traffic: link_counters::count(&self.network, &self.state.links),
             disks,
+            mounts,
         }
     }
 
+    pub(super) fn start_steps(&self, at_ns: u64, client: control::Client) {
+        self.steps.start(&self.state.lab, &self.network, &self.state.links, at_ns, client);
+    }
+
     pub(super) fn take_down(self) {
+        // What is not stored yet is not needed any more; nobody is to wait for a server that hangs or ends
+        // first.
+        self.mounts.iter().for_each(|mount| sys::disk::cut_off(mount.point()));
         self.processes.end(GRACE);
+        drop(self.mounts);
         drop(self.disks);
         drop(self.groups);
         drop(self.network);
@@ -221,6 +288,9 @@ pub(crate) fn variables(state: &State, host: usize) -> Vec<(&'static str, std::f
         vec![("KAGIRI_LAB", state.lab.clone().into()), ("KAGIRI_LAB_HOST", host.name.clone().into())];
     if let Some(disk) = &host.disk {
         variables.push(("KAGIRI_LAB_DISK", disk.clone().into()));
+    }
+    if let Some(mount) = &host.mount {
+        variables.push(("KAGIRI_LAB_MOUNT", mount.clone().into()));
     }
     variables
 }
@@ -276,61 +346,6 @@ fn line_spec(lab: &Lab, wire: &Wire) -> LineSpec {
         loss: wire.link.loss,
         seed: lab.seed,
         bytes_max,
-    }
-}
-
-fn state(lab: &Lab, layout: &Layout, options: &SupervisorOptions, folder: &Path) -> Result<State> {
-    let supervisor = ProcessId::own().ok_or_else(|| Error::Refused("cannot read /proc".to_owned()))?;
-    let hosts =
-        lab.hosts.iter().zip(&layout.host_networks).map(|(host, place)| host_state(host, place)).collect();
-    Ok(State {
-        schema: SCHEMA,
-        lab: lab.name.clone(),
-        file: options.file.clone(),
-        supervisor,
-        folder: folder.to_path_buf(),
-        bus: folder.join(BUS_SOCKET),
-        switches: layout.switches.clone(),
-        hosts,
-        links: layout.wires.iter().map(link_state).collect(),
-        up_s: 0.0,
-    })
-}
-
-fn host_state(host: &Host, place: &HostNetwork) -> HostState {
-    let interface = |way: &crate::layout::Interface| InterfaceState {
-        device: way.device.clone(),
-        address: way.address,
-        prefix_bits: way.subnet.prefix_bits(),
-    };
-    HostState {
-        name: host.name.clone(),
-        namespace: place.namespace.clone(),
-        interfaces: place.interfaces.iter().map(interface).collect(),
-        gateway: place.gateway,
-        cgroup: Vec::new(),
-        cpu_quota_percent: host.cpu_quota_percent,
-        disk: None,
-        agent_pid: None,
-    }
-}
-
-fn link_state(wire: &Wire) -> LinkState {
-    let end = |end: &End| EndState {
-        place: end.place.clone(),
-        namespace: end.namespace.clone(),
-        device: end.device.clone(),
-    };
-    let link = &wire.link;
-    LinkState {
-        number: wire.number,
-        ends: [end(&wire.ends[0]), end(&wire.ends[1])],
-        rate_up_bit_per_s: link.rate_up.map(|rate| rate.bit_per_s()),
-        rate_down_bit_per_s: link.rate_down.map(|rate| rate.bit_per_s()),
-        buffer_bytes: [link.rate_up, link.rate_down].map(|rate| rate.map(|rate| link.buffer_bytes(rate))),
-        queue: link.queue,
-        delay_s: link.delay.s(),
-        loss: link.loss,
     }
 }
 

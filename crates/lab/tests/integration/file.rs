@@ -199,3 +199,23 @@ proptest! {
         prop_assert_eq!(addresses.len(), ways.len());
     }
 }
+
+#[test]
+fn mounts_and_variables_are_read_and_checked() {
+    let mount = |keys: &str| {
+        format!("name = 'x'\n[host.a]\nenvironment = {{ KEY_1 = 'secret' }}\n[host.a.mount]\n{keys}\n")
+    };
+    let lab = Lab::read(&mount("command = 's3fs b $KAGIRI_LAB_MOUNT -f'")).unwrap();
+    assert_eq!(lab.hosts[0].environment["KEY_1"], "secret");
+    let mounted = lab.hosts[0].mount.as_ref().unwrap();
+    assert_eq!((mounted.command.as_str(), mounted.within.s()), ("s3fs b $KAGIRI_LAB_MOUNT -f", 20.0));
+    let variable = |name: &str| format!("name = 'x'\n[host.a]\nenvironment = {{ '{name}' = 'v' }}\n");
+    refused(&[
+        (mount("command = 's3fs b /mnt -f'"), "it has no $KAGIRI_LAB_MOUNT"),
+        (mount("command = '$KAGIRI_LAB_MOUNT'\nwithin = '2min'"), "mount.within: 2min is not within 1s..50s"),
+        (mount("command = '$KAGIRI_LAB_MOUNT'\npoint = 'x'"), "point"),
+        (variable("A=B"), "'A=B' is no variable"),
+        (variable("1A"), "'1A' is no variable"),
+        (variable("KAGIRI_LAB_MOUNT"), "cannot be set"),
+    ]);
+}

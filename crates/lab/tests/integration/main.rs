@@ -8,6 +8,7 @@ mod disk;
 mod disk_model;
 mod file;
 mod links;
+mod steps;
 mod up;
 
 /// What this program does when a supervisor or a client of a lab calls it; nothing in an ordinary run.
