@@ -78,7 +78,7 @@ fn matters(name: &str, value: f64) -> bool {
 }
 
 /// A counter in words.
-fn spoken(name: &str) -> String {
+fn in_words(name: &str) -> String {
     let waits = match name {
         "pressure_cpu_percent" => "tasks waited for a CPU",
         "pressure_io_percent" => "tasks waited for I/O",
@@ -206,7 +206,12 @@ impl<'a> Row<'a> {
         let columns = names.into_iter().filter_map(|name| {
             let known: Vec<f64> = self.telling().filter_map(|t| *t.metrics.get(name)?).collect();
             let value = median(&known).filter(|value| matters(name, *value))?;
-            Some(format!("{} {}", spoken(name), format::metric(name, Some(value))))
+            if name == "cpu_wait_percent" && value > 100.0 {
+                // Summed over threads: no share of the time is above 100 %.
+                let threads = format::number(value / 100.0);
+                return Some(format!("{threads} of the server's threads waited for a CPU on average"));
+            }
+            Some(format!("{} {}", in_words(name), format::metric(name, Some(value))))
         });
         columns.collect()
     }

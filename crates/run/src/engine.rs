@@ -18,6 +18,7 @@ use serde_json::Value;
 use store::Store;
 use workload::AnyWorkload;
 
+use crate::companions::Beside;
 pub use crate::outcome::ConfiguredVariant;
 use crate::outcome::check_requirements;
 pub use crate::run_error::RunError;
@@ -56,6 +57,8 @@ pub struct Setting<'a> {
     pub version: &'a str,
     pub id: String,
     pub environment: BTreeMap<String, Value>,
+    /// What accompanies the trials.
+    pub beside: Beside,
 }
 
 /// Read the settings of every variant of a plan, and check the plan's requirements and places against its
@@ -84,16 +87,20 @@ pub fn make(
     setting: Setting<'_>,
 ) -> Result<(Run, Option<RunError>), RunError> {
     let variants = configure(plan, workload)?;
+    let beside = setting.beside.clone();
     let mut run = begin(plan, &variants, setting)?;
     let hosts = bus.facts();
     if !hosts.is_empty() {
         run.environment.insert("hosts".into(), hosts.into_iter().collect());
     }
+    run.environment.extend(beside.fact().map(|fact| ("qos".to_owned(), fact)));
+    beside.check(bus)?;
     store.begin(&run)?;
     let mut unavailable = Vec::new();
     let mut engine = Engine {
         plan,
         variants: &variants,
+        beside: &beside,
         bus,
         store,
         observer,
@@ -162,6 +169,7 @@ fn begin(plan: &Plan, variants: &[ConfiguredVariant<'_>], setting: Setting<'_>) 
 struct Engine<'a> {
     plan: &'a Plan,
     variants: &'a [ConfiguredVariant<'a>],
+    beside: &'a Beside,
     bus: &'a mut dyn Bus,
     store: &'a mut Store,
     observer: &'a mut dyn Observer,
@@ -265,6 +273,7 @@ impl Engine<'_> {
             }
             let placement = self.placement(configured)?;
             self.observer.event(Event::TrialBegan { step, variant: &variant.name });
+            let companions = self.beside.of_variant(&variant.name, &*self.bus)?;
             let scope = trial::TrialScope {
                 workload: &*configured.workload,
                 variant: &variant.name,
@@ -272,6 +281,7 @@ impl Engine<'_> {
                 number: self.run.trials.len() as u32 + 1,
                 placement: &placement,
                 standing,
+                companions: &companions,
             };
             let context = self.context(&loads, &step, repetition);
             let observer = &mut *self.observer;

@@ -1,6 +1,7 @@
 //! The engine: places parts, searches for the capacity, judges and explains.
 
 mod alike;
+pub mod companions;
 pub mod engine;
 pub mod explain;
 mod outcome;

@@ -14,19 +14,25 @@ pub fn placement(wishes: &Wishes, roles: &[Role], bus: &dyn Bus) -> Result<Place
         let found = placement.hosts(role);
         if (found.len() as u32) < wish.enough() {
             let is_shared = roles.iter().any(|known| known.name == role && known.many);
-            return Err(RunError::new(too_few(role, wish, &found, &bus.unusable(), is_shared)));
+            let key = format!("place.{role}");
+            return Err(RunError::new(too_few(&key, wish, &found, &bus.unusable(), is_shared)));
         }
     }
     Ok(placement)
 }
 
-fn too_few(
-    role: &str,
-    wish: &Wish,
-    found: &[&str],
-    unusable: &[(String, String)],
-    is_shared: bool,
-) -> String {
+/// The available hosts that a key of the plan names.
+/// Errors: There are too few of them.
+pub fn hosts_of(key: &str, wish: &Wish, bus: &dyn Bus) -> Result<Vec<String>, RunError> {
+    let placement = Placement::of(&Wishes::from([(key.to_owned(), wish.clone())]), &bus.hosts());
+    let found = placement.hosts(key);
+    match (found.len() as u32) < wish.enough() {
+        true => Err(RunError::new(too_few(key, wish, &found, &bus.unusable(), false))),
+        false => Ok(found.into_iter().map(str::to_owned).collect()),
+    }
+}
+
+fn too_few(key: &str, wish: &Wish, found: &[&str], unusable: &[(String, String)], is_shared: bool) -> String {
     let needed = match wish.enough() {
         1 => "a host".to_owned(),
         several => format!("{several} hosts"),
@@ -41,13 +47,13 @@ fn too_few(
     let others: String = others.map(|(_, why)| format!("; {why}")).collect();
     let fewer = match (is_shared, found.len()) {
         (true, 1..) => format!(
-            ". To continue with fewer, set in a plan: place.{role} = {{ hosts = \"{}\", at_least = {} }}",
+            ". To continue with fewer, set in a plan: {key} = {{ hosts = \"{}\", at_least = {} }}",
             wish.hosts,
             found.len()
         ),
         _ => String::new(),
     };
-    format!("place.{role} = \"{}\" needs {needed}, but {left}{others}{fewer}", wish.hosts)
+    format!("{key} = \"{}\" needs {needed}, but {left}{others}{fewer}", wish.hosts)
 }
 
 #[cfg(test)]
@@ -62,8 +68,8 @@ mod tests {
         let expected = "place.viewers = \"pc-[1-2]\" needs 2 hosts, but only pc-1 is available; pc-2: its \
                         agent ended. To continue with fewer, set in a plan: place.viewers = { hosts = \
                         \"pc-[1-2]\", at_least = 1 }";
-        assert_eq!(too_few("viewers", &wish("pc-[1-2]"), &["pc-1"], &lost, true), expected);
+        assert_eq!(too_few("place.viewers", &wish("pc-[1-2]"), &["pc-1"], &lost, true), expected);
         let expected = "place.server = \"nas\" needs a host, but none is available; nas: its agent ended";
-        assert_eq!(too_few("server", &wish("nas"), &[], &lost, false), expected);
+        assert_eq!(too_few("place.server", &wish("nas"), &[], &lost, false), expected);
     }
 }

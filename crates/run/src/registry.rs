@@ -7,8 +7,14 @@ use serde_json::Value;
 use workload::AnyWorkload;
 
 /// The workloads of kagiri, in the order in which help lists them.
-pub static BUILT_IN: Registry =
-    Registry::new(&[&stream::Stream, &transfer::Transfer, &daq::Daq, &files::Files]);
+pub static BUILT_IN: Registry = Registry::new(&[
+    &stream::Stream,
+    &transfer::Transfer,
+    &exchange::Exchange,
+    &daq::Daq,
+    &files::Files,
+    &files::ageing::FileAgeing,
+]);
 
 pub struct Registry {
     workloads: &'static [&'static dyn AnyWorkload],
@@ -41,7 +47,7 @@ impl Registry {
 
     pub fn part_kinds(&self) -> Vec<PartKind> {
         let own = self.workloads.iter().flat_map(|workload| workload.part_kinds());
-        own.chain(observe::PARTS).copied().collect()
+        own.chain(observe::PARTS).chain(qos::PARTS).chain(lab::PARTS).copied().collect()
     }
 
     /// Read a plan for any of these workloads.
@@ -73,6 +79,8 @@ mod tests {
             ("send_buffer", "B", "bytes"),
             ("buffer", "B", "bytes"),
             ("file_calls", "", "share"),
+            ("locks", "", "share"),
+            ("mount_program", "", "share"),
             ("player", "%", "percent"),
             ("none", "", ""),
         ] {

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use workload::ConfiguredWorkload;
 
+use crate::companions::Companions;
 use crate::run_error::RunError;
 use crate::sampled::{Kin, OfHost, SAMPLER, Samplers, Standing};
 
@@ -37,6 +38,7 @@ pub(crate) struct TrialScope<'a> {
     pub number: u32,
     pub placement: &'a Placement,
     pub standing: &'a Standing,
+    pub companions: &'a Companions<'a>,
 }
 
 enum TrialError {
@@ -76,7 +78,8 @@ pub(crate) fn make(
     let offering: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
     let hosts = specs.iter().map(|spec| spec.host.as_str());
     let samplers = Samplers::of(scope.standing.target.as_ref(), hosts, &Kin::of(&bus.facts()));
-    let all: Vec<&str> = offering.iter().map(String::as_str).chain(samplers.names()).collect();
+    let own = offering.iter().map(String::as_str);
+    let all: Vec<&str> = own.chain(samplers.names()).chain(scope.companions.names()).collect();
     let offered = offer(bus, specs, &samplers, &offering, scope, context, tick);
     // Placed parts are stopped in any case.
     let mut ended = bus.stop(&all);
@@ -162,8 +165,17 @@ fn judge(
             reports.insert(name.clone(), report?);
         }
     }
-    let judgement = scope.workload.judge(context, reports);
-    judgement.map_err(|error| TrialError::Ended(error.into()))
+    let mut beside = BTreeMap::new();
+    for name in scope.companions.names() {
+        if let Some(report) = ended.remove(name) {
+            beside.insert(name.to_owned(), report?);
+        }
+    }
+    let judged = scope.workload.judge(context, reports).and_then(|mut judgement| {
+        scope.companions.add_to(&mut judgement, &beside)?;
+        Ok(judgement)
+    });
+    judged.map_err(|error| TrialError::Ended(error.into()))
 }
 
 /// Offer the load until all parts have finished; `false` when the user wants to stop.
@@ -176,6 +188,8 @@ fn offer(
     context: &TrialContext,
     tick: &mut dyn FnMut(f64, &Live) -> bool,
 ) -> Result<bool, TrialError> {
+    // Before the connections that they concern are made.
+    scope.companions.prepare(bus)?;
     for group in specs.chunk_by(|a, b| a.kind == b.kind) {
         let names: Vec<&str> = group.iter().map(|spec| spec.name.as_str()).collect();
         bus.place(group.to_vec())?;
@@ -184,7 +198,8 @@ fn offer(
     let watching: Vec<&str> = samplers.names().collect();
     bus.place(samplers.specs().map_err(RunError::from)?)?;
     bus.prepare(&watching, &scope.standing.peers)?;
-    let names: Vec<&str> = offering.iter().map(String::as_str).chain(watching).collect();
+    let beside = watching.into_iter().chain(scope.companions.names());
+    let names: Vec<&str> = offering.iter().map(String::as_str).chain(beside).collect();
     bus.start(&names)?;
     wait(bus, offering, scope, context, tick)
 }
@@ -216,7 +231,8 @@ fn wait(
         if finished {
             return Ok(true);
         }
-        for name in &scope.standing.names {
+        let beside = scope.standing.names.iter().map(String::as_str).chain(scope.companions.names());
+        for name in beside {
             if let Progress::Failed(error) = bus.progress(name)? {
                 return Err(TrialError::Ended(error.into()));
             }

@@ -259,7 +259,7 @@ pub(super) fn comparison(run: &Run) -> Figure {
 }
 
 /// Bars of what came of one load, with the spread of the repetitions.
-pub(super) fn found(run: &Run, row: &Row) -> Figure {
+pub(super) fn found(run: &Run, row: &Row, id: &str) -> Figure {
     let (unit, factor) = unit_of(row.metric);
     let bar = |(variant, found): (&VariantOutcome, &Option<&LoadMetric>)| {
         let values: Vec<f64> =
@@ -279,7 +279,8 @@ pub(super) fn found(run: &Run, row: &Row) -> Figure {
     let rows: Vec<Bar> = run.variants.iter().zip(&row.findings).map(bar).collect();
     let most = rows.iter().flat_map(|bar| &bar.repetitions).copied().fold(0.0, f64::max);
     let heading = capitalized(&metric_words(row.metric));
-    bars(run, &format!("{heading} of every variant"), Axis::amount(&heading, unit, 0.0, most, 6), &rows)
+    let title = format!("{heading} of every variant");
+    Figure { id: id.to_owned(), ..bars(run, &title, Axis::amount(&heading, unit, 0.0, most, 6), &rows) }
 }
 
 fn bars(run: &Run, title: &str, x: Axis, rows: &[Bar]) -> Figure {

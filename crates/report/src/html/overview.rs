@@ -11,6 +11,9 @@ use crate::words::{self, Answer, lower};
 use crate::{doubts, findings};
 use base::format::{UNKNOWN, capitalized, duration, metric_words, number, plural, range};
 
+/// Metrics of single loads that are drawn, the main one first.
+const FIGURES: usize = 4;
+
 /// Title, answer and key figures.
 pub(super) fn header(run: &Run) -> Markup {
     let answers = words::answers(run);
@@ -160,11 +163,18 @@ pub(super) fn comparison(run: &Run) -> Markup {
 fn found(run: &Run, rows: &[findings::Row]) -> Markup {
     let (first, main) = (&run.variants[0], &rows[0]);
     let verdicts = |variant: &str| digest::rows(run, variant).iter().map(how).collect::<Vec<_>>();
+    let is_repeated = rows.iter().flat_map(|row| &row.findings).flatten().any(|found| found.values.len() > 1);
     html! {
         figure {
             figcaption { (capitalized(&metric_words(main.metric))) " of each variant: median (bar), minimum \
                 and maximum (whisker) of its repetitions (diamonds)." }
-            (figures::found(run, main).svg())
+            (figures::found(run, main, "comparison").svg())
+        }
+        @for (at, row) in rows.iter().enumerate().take(FIGURES).skip(1) {
+            figure {
+                figcaption { (capitalized(&metric_words(row.metric))) " of each variant." }
+                (figures::found(run, row, &format!("comparison-{at}")).svg())
+            }
         }
         div.scroll { table {
             caption { "Medians of the repetitions. Change: relative to " (first.name) "." }
@@ -172,8 +182,8 @@ fn found(run: &Run, rows: &[findings::Row]) -> Markup {
                 th scope="col" { "variant" }
                 @for (at, row) in rows.iter().enumerate() {
                     th.n scope="col" title=(row.metric) { (metric_words(row.metric)) }
-                    @if at == 0 { @for head in ["range", "repetitions", "change"] {
-                        th.n scope="col" { (head) } } }
+                    @if at == 0 || is_repeated { th.n scope="col" { "range" } }
+                    @if at == 0 { @for head in ["repetitions", "change"] { th.n scope="col" { (head) } } }
                 }
                 th scope="col" { "limit" }
                 th scope="col" { "verdict" }
@@ -183,8 +193,10 @@ fn found(run: &Run, rows: &[findings::Row]) -> Markup {
                 @for (at, row) in rows.iter().enumerate() {
                     @let found = row.findings[index];
                     (number_cell(&found.map_or(UNKNOWN.to_owned(), findings::median)))
-                    @if at == 0 {
+                    @if at == 0 || is_repeated {
                         (number_cell(&found.map_or(UNKNOWN.to_owned(), findings::spread)))
+                    }
+                    @if at == 0 {
                         td.n { (found.map_or(0, |found| found.values.len())) }
                         (number_cell(&words::change(median_of(row, 0), median_of(row, index))))
                     }

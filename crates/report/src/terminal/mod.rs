@@ -1,5 +1,6 @@
 //! What a run says on a terminal: the answer in words, then its tables.
 
+mod brief;
 mod calls;
 mod differences;
 mod explanation;
@@ -8,6 +9,7 @@ mod paint;
 mod summary;
 mod table;
 
+pub use brief::brief;
 pub use calls::call_times;
 pub(crate) use calls::{call_columns, softirq_columns};
 pub use differences::differences;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::metric::MetricSpec;
+use base::objective::Requirement;
 use base::outcome::{Account, Evidence, Limit, LoadMetric, Resource, Run, Saturation, VariantOutcome};
 use base::verdict::Verdict;
 
@@ -37,7 +38,7 @@ pub fn summary(run: &Run, extras: &Extras, style: Style, page: Option<&str>) -> 
     style.spell(text)
 }
 
-fn answer(run: &Run, style: &Style) -> String {
+pub(super) fn answer(run: &Run, style: &Style) -> String {
     let mut text = String::new();
     if let Some(state) = words::state(run) {
         text += &toned(style, Tone::Odd, "", &state);
@@ -63,46 +64,56 @@ pub(super) fn toned(style: &Style, tone: Tone, lead: &str, text: &str) -> String
 }
 
 fn variants(run: &Run, style: &Style) -> String {
+    render(&variant_columns(run, true), 1, style)
+}
+
+/// The table of variants: name, main number, further numbers, limit.
+/// One row per variant. `has_ranges`: the spread of every metric, not only of the main one.
+pub(super) fn variant_columns(run: &Run, has_ranges: bool) -> Vec<Column> {
     let shown = |f: &dyn Fn(&VariantOutcome) -> String| run.variants.iter().map(f).collect::<Vec<_>>();
     let name = Column::words(&["variant"], shown(&|v| clipped(&plain(&v.name), 28)));
     let limit = Column::words(&["limit"], shown(&|v| words::limit_cell(&v.limit)));
     let found = findings::side_by_side(run);
     if !found.is_empty() {
-        let columns = found.iter().enumerate().flat_map(|(at, row)| found_columns(row, at == 0));
-        return render(&[name].into_iter().chain(columns).chain([limit]).collect::<Vec<_>>(), 1, style);
+        let columns = found.iter().enumerate().flat_map(|(at, row)| found_columns(row, at == 0, has_ranges));
+        return [name].into_iter().chain(columns).chain([limit]).collect();
     }
-    let columns = [
+    vec![
         name,
         Column::numbers(&["capacity"], shown(&|v| v.capacity.value.map_or(UNKNOWN.to_owned(), number))),
         Column::numbers(&["range"], shown(&|v| words::interval(&v.capacity))),
         Column::numbers(&["repetitions"], shown(&|v| v.repetitions.len().to_string())),
         Column::numbers(&["predicted"], shown(&words::predicted)),
         limit,
-    ];
-    render(&columns, 1, style)
+    ]
 }
 
-/// Columns of one metric over all variants: the median; for the main metric also spread, number of
-/// repetitions and change.
-fn found_columns(row: &findings::Row, is_main: bool) -> Vec<Column> {
+/// Columns of one metric over all variants: the median, and its spread if there are several repetitions; for
+/// the main metric also their number, and the change.
+fn found_columns(row: &findings::Row, is_main: bool, has_range: bool) -> Vec<Column> {
     let (unit, factor) = unit_of(row.metric);
     let medians: Vec<_> = row.medians().map(|median| median.map(|median| median * factor)).collect();
     let scale = Scale::for_values(unit, medians.iter().copied().flatten());
     let heading = metric_words(row.metric);
     let numbers = medians.iter().map(|median| scale.number(*median)).collect();
     let mut columns = vec![Column::numbers(&[&heading, &scale.unit], numbers)];
+    let each = |of: &dyn Fn(&LoadMetric) -> String| {
+        row.findings.iter().map(|found| found.map_or(UNKNOWN.to_owned(), of)).collect::<Vec<_>>()
+    };
+    let ends = |[least, most]: [f64; 2]| {
+        format!("{} to {}", scale.number(Some(least * factor)), scale.number(Some(most * factor)))
+    };
+    let spread = |found: &LoadMetric| found.spread().map_or(UNKNOWN.to_owned(), ends);
+    let is_repeated = row.findings.iter().flatten().any(|found| found.values.len() > 1);
+    if is_repeated && (is_main || has_range) {
+        columns.push(Column::numbers(&["range"], each(&spread)));
+    }
     if is_main {
-        let each = |of: &dyn Fn(&LoadMetric) -> String| {
-            row.findings.iter().map(|found| found.map_or(UNKNOWN.to_owned(), of)).collect::<Vec<_>>()
-        };
-        let ends = |[least, most]: [f64; 2]| {
-            format!("{} to {}", scale.number(Some(least * factor)), scale.number(Some(most * factor)))
-        };
-        let spread = |found: &LoadMetric| found.spread().map_or(UNKNOWN.to_owned(), ends);
+        if is_repeated {
+            columns.push(Column::numbers(&["repetitions"], each(&|found| found.values.len().to_string())));
+        }
         let first = medians.first().copied().flatten();
         let change = medians.iter().map(|median| words::change(first, *median)).collect();
-        columns.push(Column::numbers(&["range"], each(&spread)));
-        columns.push(Column::numbers(&["repetitions"], each(&|found| found.values.len().to_string())));
         columns.push(Column::numbers(&["change"], change));
     }
     columns
@@ -259,35 +270,41 @@ pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style
 }
 
 fn requirements(run: &Run, specs: &[MetricSpec], style: &Style) -> String {
-    let mut text = String::new();
-    for required in &run.requirements {
-        let (tone, word) = match (required.held, &required.unknown) {
-            (true, _) => (Tone::Good, "met"),
-            (false, Some(_)) => (Tone::Bad, "unknown"),
-            (false, None) => (Tone::Bad, "not met"),
-        };
-        let why = required.unknown.as_ref().map(|why| format!("; {}", plain(why))).unwrap_or_default();
-        let line = format!(
-            "{}: {word} (measured {}{why})",
-            plain(&required.requirement),
-            words::measured(required, specs)
-        );
-        text += &toned(style, tone, "Requirement ", &line);
-    }
+    let text: String = run.requirements.iter().map(|required| requirement(required, specs, style)).collect();
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 
-pub(super) fn doubt_lines(run: &Run, style: &Style) -> String {
-    let mut text = String::new();
-    for doubt in doubts::doubts(run) {
+pub(super) fn requirement(required: &Requirement, specs: &[MetricSpec], style: &Style) -> String {
+    let (tone, word) = match (required.held, &required.unknown) {
+        (true, _) => (Tone::Good, "met"),
+        (false, Some(_)) => (Tone::Bad, "unknown"),
+        (false, None) => (Tone::Bad, "not met"),
+    };
+    let why = required.unknown.as_ref().map(|why| format!("; {}", plain(why))).unwrap_or_default();
+    let line = format!(
+        "{}: {word} (measured {}{why})",
+        plain(&required.requirement),
+        words::measured(required, specs)
+    );
+    toned(style, tone, "Requirement ", &line)
+}
+
+pub(super) fn doubt_texts(run: &Run) -> Vec<String> {
+    let text = |doubt: doubts::DoubtGroup<'_>| {
         let about = if doubt.about.is_empty() {
             String::new()
         } else {
             format!("{}: ", plain(&doubt.about.join(", ")))
         };
-        let sentence = format!("{about}{}; {}", plain(&doubt.message), plain(&doubt.advice));
-        text += &toned(style, Tone::Odd, "Doubt: ", &sentence);
-    }
+        format!("{about}{}; {}", plain(&doubt.message), plain(&doubt.advice))
+    };
+    doubts::doubts(run).into_iter().map(text).collect()
+}
+
+pub(super) fn doubt_lines(run: &Run, style: &Style) -> String {
+    let lines =
+        doubt_texts(run).iter().map(|text| toned(style, Tone::Odd, "Doubt: ", text)).collect::<Vec<_>>();
+    let text = lines.concat();
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 

@@ -65,6 +65,11 @@ pub(super) fn render_apart(columns: &[Column], style: &Style) -> String {
     printed(columns, 1, style, if is_one { |_, _| 2 } else { apart })
 }
 
+/// Whether the columns fit beside each other.
+pub(super) fn is_one_table(columns: &[Column], style: &Style) -> bool {
+    blocks(columns, 1, style, |_, _| 1).len() == 1
+}
+
 /// How many spaces stand between two columns.
 type Gap = fn(&Column, &Column) -> usize;
 

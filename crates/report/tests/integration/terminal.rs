@@ -1,7 +1,7 @@
 //! What a terminal shows.
 
 use report::html::Extras;
-use report::terminal::{Entry, Style, comparison, differences, explanation, list_table, summary};
+use report::terminal::{Entry, Style, brief, comparison, differences, explanation, list_table, summary};
 
 use base::doubt::Doubt;
 use base::outcome::{
@@ -34,6 +34,34 @@ fn nothing_is_wider_than_the_terminal() {
             let text = summary(&run, &Extras::default(), Style { width, ..PLAIN }, None);
             let widest = text.lines().map(|line| line.chars().count()).max();
             assert!(widest <= Some(width), "{name} at {width}: {widest:?}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn brief_answer_fits_15_lines_of_80_columns() {
+    for (name, mut run) in simulate::all() {
+        let page = Some("/tmp/report.html");
+        let wide = Style { width: 200, ..PLAIN };
+        insta::assert_snapshot!(format!("brief_{name}"), brief(&run, &Extras::default(), wide, page));
+        let variants = run.variants.clone();
+        for number in 0..30 {
+            for variant in &variants {
+                let name = format!("{} number {number} with a very long name", variant.name);
+                run.variants.push(VariantOutcome { name, ..variant.clone() });
+            }
+        }
+        run.doubts.extend(run.doubts.clone().into_iter().cycle().take(50 * run.doubts.len()));
+        run.requirements
+            .extend(run.requirements.clone().into_iter().cycle().take(10 * run.requirements.len()));
+        for all in [true, false] {
+            if !all {
+                run.variants.truncate(1);
+            }
+            let text = brief(&run, &Extras::default(), wide, page);
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(text.lines().count() <= 15 && widest <= Some(80), "{name}:\n{text}");
+            assert!(text.ends_with("Report: /tmp/report.html\n"), "{name}:\n{text}");
         }
     }
 }

@@ -94,8 +94,11 @@ fn far(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt> {
 
 fn lower_bound(analysis: &Analysis, explanation: &Explanation) -> Option<Doubt> {
     let reason = match (explanation.limit.resource, analysis.verdicts()) {
+        // Without a capacity there is nothing that it bounds.
+        (Resource::Player, Some(measured)) if measured.carried.is_none() => return None,
         (Resource::Player, Some(_)) if explanation.limit.certainty == Certainty::Unknown => bound::OTHERS,
         (Resource::Player, Some(_)) => bound::PLAYERS,
+        (Resource::Player, None) if explanation.predicted.is_none() => return None,
         (Resource::Player, None) => bound::PLAYERS_FIRST,
         (Resource::None, Some(measured)) if measured.failed.is_none() && measured.carried.is_some() => {
             bound::NO_LOAD_FAILED

@@ -349,7 +349,7 @@ fn unknown(analysis: &Analysis, candidates: &[Candidate]) -> Decision {
         });
         let left: Vec<String> = left.collect();
         let statement = match left.is_empty() {
-            true => format!("{at} failed, but no resource in the table was near its ceiling"),
+            true => format!("{at} failed, but no resource that was measured was near its ceiling"),
             false => format!("{at} failed, although {}", words::list(&left)),
         };
         evidence.push(Evidence::inferred(Resource::None, statement));

@@ -7,6 +7,9 @@ use base::outcome::{Certainty, Evidence, Limit, Resource};
 use super::analysis::Analysis;
 use super::words;
 
+/// Time that the server's threads waited for a CPU, summed over threads.
+const CPU_WAIT: &str = "cpu_wait_percent";
+
 /// Counters that show that a resource is exhausted: resource, counter, least value, weight, unit, sentence.
 /// The least values are far above what healthy loads showed in the prototypes, so that noise does not reach
 /// them.
@@ -14,7 +17,7 @@ use super::words;
 const SIGNS: [(Resource, &str, f64, u32, &str, &str); 11] = [
     (Resource::Cpu, "throttled_percent", 5.0, 3, " %",
         "the CPU quota throttled the server {} of the time, summed over CPUs"),
-    (Resource::Cpu, "cpu_wait_percent", 20.0, 1, " %",
+    (Resource::Cpu, CPU_WAIT, 20.0, 1, " %",
         "the server's threads waited for a CPU {} of the time, summed over threads"),
     (Resource::Cpu, "pressure_cpu_percent", 20.0, 1, " %", "tasks waited for a CPU {} of the time (PSI)"),
     (Resource::Disk, "disk_busy_percent", 90.0, 1, " %", "the disk was busy {} of the time"),
@@ -46,7 +49,7 @@ struct Witness {
 const WITNESSES: [Witness; 3] = [
     Witness { counter: "steal_percent", from: 10.0, must_rise: false, sentence: "the hypervisor took {}" },
     Witness {
-        counter: "cpu_wait_percent",
+        counter: CPU_WAIT,
         from: 20.0,
         must_rise: true,
         sentence: "the server's threads waited for a CPU for {}",
@@ -90,6 +93,13 @@ fn weigh_against(mut limit: Limit, against: impl FnOnce() -> Vec<Evidence>) -> L
     limit
 }
 
+/// That several threads waited for a CPU, if it was more than one: no share of the time is above 100 %.
+fn waiting_threads(counter: &str, percent: f64) -> Option<String> {
+    (counter == CPU_WAIT && percent > 100.0).then(|| {
+        format!("{} of the server's threads waited for a CPU on average", format::number(percent / 100.0))
+    })
+}
+
 fn against(analysis: &Analysis, witnesses: &[Witness]) -> Vec<Evidence> {
     witnesses.iter().filter_map(|witness| evidence(analysis, witness)).collect()
 }
@@ -100,7 +110,8 @@ fn evidence(analysis: &Analysis, witness: &Witness) -> Option<Evidence> {
     if below.is_some_and(|below| value <= RISE * below) {
         return None;
     }
-    let lost = witness.sentence.replace("{}", &words::amount(Resource::Cpu, value));
+    let lost = waiting_threads(witness.counter, value)
+        .unwrap_or_else(|| witness.sentence.replace("{}", &words::amount(Resource::Cpu, value)));
     let what = match analysis.measured.as_ref().and_then(|measured| measured.failed) {
         Some(_) => "may be why it failed",
         None => "may be the cause",
@@ -121,8 +132,12 @@ pub fn signs_of(analysis: &Analysis, resource: Resource, is_free: bool) -> Vec<(
             return None;
         }
         let with_unit = |value| format!("{}{unit}", format::number(value));
-        let before = below.map(|below| format!(" ({} at lower loads)", with_unit(below)));
-        let sentence = sentence.replace("{}", &with_unit(value)) + &before.unwrap_or_default();
+        let (sentence, before) = match waiting_threads(counter, value) {
+            Some(sentence) => (sentence, below.map(|below| format::number(below / 100.0))),
+            None => (sentence.replace("{}", &with_unit(value)), below.map(with_unit)),
+        };
+        let before = before.map(|before| format!(" ({before} at lower loads)"));
+        let sentence = sentence + &before.unwrap_or_default();
         let evidence = Evidence::counted(resource, format!("at {at} {sentence}")).with(counter, value);
         let evidence = match below {
             Some(below) => evidence.with(format!("below_{counter}"), below),

@@ -207,6 +207,11 @@ fn assumed_ceiling_confirms_nothing() {
     assert!(statements(&waiting).contains("waited for a CPU 64 % of the time"), "{waiting:?}");
     let first = &waiting.limit.evidence[0].statement;
     assert!(first.contains("64 %"), "{first}");
+    // More than the whole time is that of several threads.
+    let many = explained(&low.replace(",64,", ",3613,"), &[]);
+    let first = &many.limit.evidence[0].statement;
+    assert!(first.contains("36.1 of the server's threads waited for a CPU on average"), "{first}");
+    assert!(!statements(&many).contains("3613 %"), "{many:?}");
 }
 
 #[test]
