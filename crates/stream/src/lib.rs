@@ -105,7 +105,7 @@ impl Workload for Stream {
         let mut specs = viewers(settings, trial, &server, placement)?;
         if settings.cold {
             // After the players, whose look at the index may read from the content.
-            let path = server.content_path.ok_or_else(|| {
+            let path = server.stored_path.clone().ok_or_else(|| {
                 PartError::usage(
                     "cold trials need the content's file on the server's host; give --content or omit --cold",
                 )

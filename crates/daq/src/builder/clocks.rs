@@ -11,23 +11,27 @@ use base::clock::{Batch, Edge, Offset, Probe, Unsynchronised};
 use crate::report::GroupClock;
 
 /// Probes of the initial and the final phase.
-const INITIAL: u32 = 64;
-/// Interval between two of these.
-const INITIAL_NS: u64 = 16_000_000;
-/// Bounds of the interval between two later probes of a group.
-const STEADY_NS: (u64, u64) = (50_000_000, 250_000_000);
-/// Interval between later probes of different groups: many groups are probed less often each.
-const STEADY_NS_PER_GROUP: u64 = 5_000_000;
+const INITIAL: u32 = 128;
+/// Probes in a row: the answer to one triggers the next, which finds the threads and the CPUs at both ends
+/// awake. The first one also measures how long they took to wake up.
+const INITIAL_ROW: u32 = 8;
+const STEADY_ROW: u32 = 4;
+/// Interval between two rows of the initial and the final phase.
+const INITIAL_NS: u64 = 64_000_000;
+/// Bounds of the interval between two later rows of a group.
+const STEADY_NS: (u64, u64) = (100_000_000, 500_000_000);
+/// Interval between later rows of different groups: many groups are probed less often each.
+const STEADY_NS_PER_GROUP: u64 = 10_000_000;
 /// The same in the initial and the final phase.
-const INITIAL_NS_PER_GROUP: u64 = 200_000;
-/// Between two probes, of whatever groups: the answer to the first is then read before the builder is busy
-/// with sending the second, which would count as time on the way.
-const APART_NS: u64 = 100_000;
-/// Longest interval between two probes of a group.
-const RARE_NS: u64 = 2_000_000_000;
+const INITIAL_NS_PER_GROUP: u64 = 800_000;
+/// Between the first probes of two rows, of whatever groups: the answer to the first is then read before the
+/// builder is busy with sending the second, which would count as time on the way.
+const APART_NS: u64 = 200_000;
+/// Longest interval between two rows of a group.
+const RARE_NS: u64 = 4_000_000_000;
 /// Unanswered probes per group.
 const PENDING_MAX: usize = 8;
-/// Batches per group; beyond, neighbours are merged.
+/// Batches per group; beyond, each takes twice as many probes.
 const BATCHES_MAX: usize = 256;
 /// Batches per offset estimate: as many as [`Offset`] uses completely.
 const BATCHES_USED: usize = 64;
@@ -86,10 +90,16 @@ struct Clock {
     source_range: (u32, u32),
     pending: VecDeque<(u32, u64)>,
     probes_sent: u32,
-    initial_left: u32,
+    /// Rows of the initial or the final phase.
+    initial_rows_left: u32,
+    /// Probes of the current row that are still to be sent.
+    row_left: u32,
+    /// When the next row is due.
     next_ns: u64,
     probes: u64,
+    /// Of `probes_per_batch` each, the last one of at most that: none says less about its time than others.
     batches: Vec<Batch>,
+    probes_per_batch: u64,
     offset: Option<Offset>,
     /// Whether the answers contradict each other.
     is_contradictory: bool,
@@ -101,7 +111,10 @@ struct Clock {
 pub(super) struct Clocks {
     clocks: Vec<Clock>,
     groups_max: usize,
+    /// When the next row of any group is due.
     next_ns: u64,
+    /// Groups that have just answered and whose row goes on.
+    answered: VecDeque<u32>,
 }
 
 impl Clocks {
@@ -122,7 +135,7 @@ impl Clocks {
                 id,
                 same_kernel,
                 source_range: (source, source),
-                initial_left: INITIAL,
+                initial_rows_left: INITIAL / INITIAL_ROW,
                 next_ns: now_ns,
                 ..Clock::default()
             };
@@ -148,14 +161,30 @@ impl Clocks {
         }
     }
 
-    /// When to call [`Self::next_probe`] again; `None`: there is no group.
+    /// When to call [`Self::next_probe`] again, 0: at once, because a row goes on; `None`: there is no group.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
-        (!self.clocks.is_empty()).then_some(self.next_ns)
+        let next_ns = if self.answered.is_empty() { self.next_ns } else { 0 };
+        (!self.clocks.is_empty()).then_some(next_ns)
     }
 
     /// The next probe, to be sent at once; call it until there is none. `now_ns` counts as the time of
     /// sending.
     pub(super) fn next_probe(&mut self, now_ns: u64) -> Option<ClockProbe> {
+        let goes_on = std::iter::from_fn(|| self.answered.pop_front())
+            .find(|group| self.clocks.get(*group as usize).is_some_and(|clock| clock.sources > 0));
+        let at = goes_on.map_or_else(|| self.next_row(now_ns), |group| Some(group as usize))?;
+        let clock = &mut self.clocks[at];
+        clock.row_left = clock.row_left.saturating_sub(1);
+        clock.probes_sent = clock.probes_sent.wrapping_add(1);
+        if clock.pending.len() == PENDING_MAX {
+            clock.pending.pop_front();
+        }
+        clock.pending.push_back((clock.probes_sent, now_ns));
+        Some(ClockProbe { group: at as u32, number: (at as u64) << 32 | u64::from(clock.probes_sent) })
+    }
+
+    /// The group whose row begins now.
+    fn next_row(&mut self, now_ns: u64) -> Option<usize> {
         if now_ns < self.next_ns {
             return None;
         }
@@ -167,21 +196,18 @@ impl Clocks {
             return None;
         };
         let clock = &mut self.clocks[at];
-        let every_ns = if clock.initial_left > 0 {
+        let every_ns = if clock.initial_rows_left > 0 {
+            clock.row_left = INITIAL_ROW;
             (groups * INITIAL_NS_PER_GROUP).clamp(INITIAL_NS, RARE_NS)
         } else {
+            clock.row_left = STEADY_ROW;
             (groups * STEADY_NS_PER_GROUP)
-                .clamp(STEADY_NS.0, STEADY_NS.1.max((groups * 1_000_000).min(RARE_NS)))
+                .clamp(STEADY_NS.0, STEADY_NS.1.max((groups * 2_000_000).min(RARE_NS)))
         };
-        clock.initial_left = clock.initial_left.saturating_sub(1);
+        clock.initial_rows_left = clock.initial_rows_left.saturating_sub(1);
         clock.next_ns = now_ns + every_ns;
         self.next_ns = now_ns + APART_NS;
-        clock.probes_sent = clock.probes_sent.wrapping_add(1);
-        if clock.pending.len() == PENDING_MAX {
-            clock.pending.pop_front();
-        }
-        clock.pending.push_back((clock.probes_sent, now_ns));
-        Some(ClockProbe { group: at as u32, number: (at as u64) << 32 | u64::from(clock.probes_sent) })
+        Some(at)
     }
 
     /// Handles an answer: `received_ns` and `answered_ns` by the group's clock, `now_ns` read as early as
@@ -195,7 +221,10 @@ impl Clocks {
     ) -> bool {
         let Some(clock) = self.clocks.get_mut((number >> 32) as usize) else { return false };
         let at = clock.pending.iter().position(|(pending, _)| *pending == number as u32);
-        let Some((_, asked_ns)) = at.and_then(|at| clock.pending.remove(at)) else { return false };
+        let Some((probe, asked_ns)) = at.and_then(|at| clock.pending.remove(at)) else { return false };
+        if probe == clock.probes_sent && clock.row_left > 0 {
+            self.answered.push_back((number >> 32) as u32);
+        }
         clock.add_probe(&Probe { t1_ns: asked_ns, t2_ns: received_ns, t3_ns: answered_ns, t4_ns: now_ns })
     }
 
@@ -211,7 +240,7 @@ impl Clocks {
     /// Starts the final phase, which bounds the offsets of the hold from the other side. It takes a second.
     pub(super) fn probe_again(&mut self, now_ns: u64) {
         for clock in &mut self.clocks {
-            (clock.initial_left, clock.next_ns) = (INITIAL, now_ns);
+            (clock.initial_rows_left, clock.next_ns) = (INITIAL / INITIAL_ROW, now_ns);
         }
         self.next_ns = now_ns;
     }
@@ -254,10 +283,16 @@ impl Clock {
         // Even clocks of the same kernel are estimated: the estimate checks that claim.
         let Some(batch) = Batch::new(probe, false) else { return false };
         self.probes += 1;
-        if self.batches.len() >= BATCHES_MAX {
-            self.batches = self.merged(2);
+        match self.batches.pop() {
+            Some(last) if last.n < self.probes_per_batch => {
+                self.batches.extend(merged(&[last, batch], self.rate()));
+            }
+            last => self.batches.extend(last.into_iter().chain([batch])),
         }
-        self.batches.push(batch);
+        if self.batches.len() > BATCHES_MAX {
+            self.batches = self.merged(2);
+            self.probes_per_batch = self.probes_per_batch.max(1) * 2;
+        }
         // Later estimates change little.
         if self.probes.is_power_of_two() || self.probes.is_multiple_of(16) {
             self.estimate(probe.t3_ns);
@@ -272,8 +307,12 @@ impl Clock {
     }
 
     fn merged(&self, neighbours: usize) -> Vec<Batch> {
-        let rate = self.line.map_or(0.0, |line| line.rate);
+        let rate = self.rate();
         self.batches.chunks(neighbours.max(1)).filter_map(|few| merged(few, rate)).collect()
+    }
+
+    fn rate(&self) -> f64 {
+        self.line.map_or(0.0, |line| line.rate)
     }
 
     fn estimate(&mut self, source_ns: u64) {

@@ -169,12 +169,17 @@ impl EventBuilder {
     }
 
     /// Handles a datagram at the builder's UDP port: a clock answer, or with UDP (a part of) a fragment.
-    pub(super) fn handle_datagram(&mut self, datagram: &[u8], from: SocketAddr, now_ns: u64) {
+    /// `arrived_ns` tells when it arrived; only clock answers need it.
+    pub(super) fn handle_datagram(
+        &mut self,
+        datagram: &[u8],
+        from: SocketAddr,
+        arrived_ns: impl FnOnce() -> u64,
+    ) {
         let is_udp = self.config.settings.protocol == Carrier::Udp;
         let handled = match CommonHeader::read(datagram).map(|header| header.kind) {
-            Ok(Kind::Sync) => {
-                FragmentHeader::decode(datagram).map(|(answer, _)| self.handle_clock_answer(&answer, now_ns))
-            }
+            Ok(Kind::Sync) => FragmentHeader::decode(datagram)
+                .map(|(answer, _)| self.handle_clock_answer(&answer, arrived_ns())),
             Ok(Kind::Fragment) if is_udp => {
                 let (sender, sources) = (&self.orders.sender, &self.sources);
                 let is_from = |source| sender.is_address_of(sources.group(source), from);

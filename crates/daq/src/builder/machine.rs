@@ -1,5 +1,6 @@
 //! The state machine of a builder: reads its sockets and passes on what arrives.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use reactor::{Reactor, StateMachine, Token};
@@ -99,10 +100,14 @@ impl BuilderMachine {
     fn read_datagrams(&mut self) {
         let mut datagram = [0; 2 * HEADER_BYTES_MAX + 2048];
         for _ in 0..DATAGRAMS_AT_ONCE {
-            let Ok(Some((bytes, from))) = self.sockets.udp.receive(&mut datagram) else { break };
+            let Sockets { udp, udp_arrivals, .. } = &mut self.sockets;
+            let Ok(Some((bytes, from, stamp))) = udp_arrivals.receive(udp.as_fd(), &mut datagram) else {
+                break;
+            };
             let now_ns = monotonic_ns();
             self.events.assembler.set_read_time(now_ns, self.woke_ns);
-            self.events.handle_datagram(&datagram[..bytes], from, now_ns);
+            let arrived_ns = || udp_arrivals.monotonic_ns(stamp).unwrap_or(now_ns);
+            self.events.handle_datagram(&datagram[..bytes], from, arrived_ns);
         }
         self.events.process_fragments(&mut self.sockets);
     }

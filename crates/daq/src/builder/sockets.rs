@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use reactor::{ACCEPTS_MAX, Accepted, Acceptor, Reactor, Registry, Slab, Timeouts, Token};
-use sys::net::{Interest, ListenOptions, Listener, Moved, NetError, SocketOptions, TcpSocket, UdpPort};
+use sys::net::{
+    Arrivals, Interest, ListenOptions, Listener, Moved, NetError, SocketOptions, TcpSocket, UdpPort,
+};
 
 use super::config::BuilderConfig;
 use crate::assembly::message_parser::{MessageParser, MessageSink};
@@ -36,6 +38,7 @@ pub(super) struct Sockets {
     registry: Registry,
     acceptors: Vec<Acceptor>,
     pub(super) udp: UdpPort,
+    pub(super) udp_arrivals: Arrivals,
     connections: Slab<Connection>,
     /// Connections without a hello.
     handshakes: Timeouts<(), 1>,
@@ -73,6 +76,7 @@ impl Sockets {
         Ok(Self {
             registry: reactor.registry(),
             acceptors: listen(config, reactor)?,
+            udp_arrivals: Arrivals::of(&udp),
             udp,
             connections: Slab::new(CONNECTION_CLASS),
             handshakes: Timeouts::new([HELLO_TIMEOUT_NS]),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reactor::{Backoff, Registry, Token};
 use sys::clock::monotonic_ns;
-use sys::net::NetError;
+use sys::net::{Arrivals, NetError};
 
 use super::builder_link::BuilderLink;
 use super::config::SourcesConfig;
@@ -36,6 +36,7 @@ pub(super) struct WorkerContext {
     pub(super) sources: usize,
     pub(super) registry: Registry,
     pub(super) udp: Option<UdpSocket>,
+    pub(super) udp_arrivals: Option<Arrivals>,
     /// 0: no UDP socket.
     pub(super) udp_port: u16,
     pub(super) udp_wants_room: bool,

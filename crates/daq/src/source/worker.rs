@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
 use reactor::{EventLoop, Reactor, Registry, StateMachine, ThreadControl, Token};
 use sys::clock::monotonic_ns;
-use sys::net::{Event, Interest, Moved, MulticastReceiver, NetError};
+use sys::net::{Arrivals, Event, Interest, Moved, MulticastReceiver, NetError};
 
 use super::builder_link::BuilderLink;
 use super::config::{SourcesConfig, interface_towards};
@@ -22,7 +23,7 @@ use super::payload::Payload;
 use super::sender;
 use super::tcp_info_sampler::TcpInfoSampler;
 use crate::report::{SourceSent, SourcesReport};
-use crate::wire::{DATAGRAM_HEADER_BYTES, HEADER_BYTES_MAX, Order};
+use crate::wire::{DATAGRAM_HEADER_BYTES, HEADER_BYTES_MAX, Kind, Order};
 
 /// Orders read from one socket before others are served.
 const ORDERS_AT_ONCE: usize = 64;
@@ -69,6 +70,7 @@ impl Worker {
             first,
             sources,
             registry,
+            udp_arrivals: udp.as_ref().map(Arrivals::of),
             udp,
             udp_port,
             udp_wants_room: false,
@@ -161,10 +163,17 @@ impl Worker {
     /// Reads unicast datagrams, and serves sources that wait for the UDP socket.
     fn read_udp(&mut self) {
         for _ in 0..ORDERS_AT_ONCE {
-            let Some(udp) = &self.context.udp else { return };
-            let Ok((bytes, from)) = udp.recv_from(&mut self.buffer) else { break };
-            let received_ns = monotonic_ns();
+            let WorkerContext { udp: Some(udp), udp_arrivals: Some(arrivals), .. } = &mut self.context else {
+                return;
+            };
+            let Ok(Some((bytes, from, stamp))) = arrivals.receive(udp.as_fd(), &mut self.buffer) else {
+                break;
+            };
+            let now_ns = monotonic_ns();
             let Ok((order, _)) = Order::decode(&self.buffer[..bytes]) else { continue };
+            // The time to wake up and to read would widen the bound of the clock's error.
+            let stamped_ns = (order.kind == Kind::Sync).then(|| arrivals.monotonic_ns(stamp)).flatten();
+            let received_ns = stamped_ns.unwrap_or(now_ns);
             let Some(link) = self.links.get_mut(usize::from(order.builder)) else { continue };
             if from.ip().to_canonical() == link.address.ip().to_canonical() {
                 order_handler::handle_order(

@@ -1,9 +1,11 @@
+use std::time::Duration;
+
 use reactor::StopHandle;
 
 use super::*;
 use crate::part_settings::{PortEndpoint, SourcesTask};
 use crate::settings::{DaqSettings, FragmentSizes};
-use crate::wire::{FragmentFlags, Kind};
+use crate::wire::{FragmentFlags, FragmentHeader};
 
 const RUN: u32 = 7;
 const SOURCES: u32 = 3;
@@ -89,4 +91,22 @@ fn stop_clears_queue_and_batch() {
     assert!(group.links[0].batched.is_empty() && group.waiting() == vec![vec![0_u64; 0]; 3]);
     group.triggered(1);
     assert!(group.links[0].batched.is_empty());
+}
+
+#[test]
+fn clock_answer_tells_when_the_probe_arrived_however_late_it_is_read() {
+    let mut group = group(4);
+    let builder = UdpSocket::bind("127.0.0.1:0").unwrap();
+    builder.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let at = ("127.0.0.1", group.context.udp_port);
+    builder.send_to(&order(Kind::Sync, 5, 0, SOURCES).encode(), at).unwrap();
+    let late_ns = 20_000_000;
+    std::thread::sleep(Duration::from_nanos(late_ns));
+    group.read_udp();
+    let mut bytes = [0; HEADER_BYTES_MAX];
+    let length = builder.recv(&mut bytes).unwrap();
+    let (answer, _) = FragmentHeader::decode(&bytes[..length]).unwrap();
+    assert_eq!((answer.kind, answer.event), (Kind::Sync, 5));
+    // It was read after the sleep, and arrived before.
+    assert!(answer.order_received_ns + late_ns <= answer.sent_ns, "{answer:?}");
 }

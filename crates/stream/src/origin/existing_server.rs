@@ -26,7 +26,7 @@ pub(super) fn endpoint(
         error => error.into(),
     })?;
     let watch = sampling_target_at(settings, located.address, server_host);
-    Ok(OriginEndpoint { content_url: url.to_owned(), content_path: None, watch })
+    Ok(OriginEndpoint { content_url: url.to_owned(), content_path: None, stored_path: None, watch })
 }
 
 /// What to sample for a server at `address`.

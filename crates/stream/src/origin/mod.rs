@@ -3,7 +3,9 @@
 pub mod cache;
 mod content;
 mod existing_server;
+mod made;
 mod permissions;
+mod pooled;
 mod sampling_target;
 mod server_process;
 
@@ -29,9 +31,12 @@ pub struct OriginTask {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OriginEndpoint {
     pub content_url: String,
-    /// The content's file on the server's host, if that is known.
+    /// The content's file on the server's host, with its index beside it, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_path: Option<PathBuf>,
+    /// The file on the server's host that holds the content's bytes, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_path: Option<PathBuf>,
     pub watch: Watch,
 }
 
@@ -63,7 +68,7 @@ impl Part for Origin {
         let group = host.program_group.as_deref().map(ExistingGroup::find).transpose();
         let group = group.map_err(PartError::new)?;
         let content = content::provide(&self.settings, host)?;
-        permissions::check_rate(&self.settings, &content, host)?;
+        permissions::check_rate(&self.settings, &content.path, host)?;
         let launcher = ServerLauncher {
             settings: &self.settings,
             address,
@@ -71,12 +76,21 @@ impl Part for Origin {
             journal: &journal,
             host,
         };
-        let server = launcher.launch(&content)?;
+        let server = launcher.launch(&content.path)?;
         let cgroup_cpu = group.as_ref().and_then(ExistingGroup::cpu_folder);
-        let watch =
-            sampling_target::for_launched(&self.settings, &server, cgroup_cpu, &content, &server_host);
-        let content_url = server.content_url();
-        let endpoint = OriginEndpoint { content_url, content_path: Some(content), watch };
+        let watch = sampling_target::for_launched(
+            &self.settings,
+            &server,
+            cgroup_cpu,
+            &content.stored_path,
+            &server_host,
+        );
+        let endpoint = OriginEndpoint {
+            content_url: server.content_url(),
+            content_path: content.is_file().then_some(content.path),
+            stored_path: Some(content.stored_path),
+            watch,
+        };
         self.server = Some(server);
         Ok(endpoint)
     }

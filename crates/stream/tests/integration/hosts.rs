@@ -25,10 +25,12 @@ fn placement(server: &str, viewers: &str) -> Placement {
     Placement::of(&wishes, &hosts)
 }
 
+const FILM: &str = "/films/film.ts";
+
 fn offered(load: u64, settings: Value, url: &str, placement: &Placement) -> Vec<PartSpec> {
     let peers = Endpoints::from([(
         "server".to_owned(),
-        json!({"content_url": url, "content_path": "/films/film.ts", "watch": {}}),
+        json!({"content_url": url, "content_path": FILM, "stored_path": FILM, "watch": {}}),
     )]);
     let trial = TrialContext { load, phase: Phase::Single, hold: Span::from_s(1), seed: 3 };
     let settings = StreamSettings::read(settings.clone()).unwrap();
