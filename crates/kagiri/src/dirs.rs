@@ -15,6 +15,11 @@ pub fn report_file(run: &str) -> anyhow::Result<PathBuf> {
     Ok(data_dir()?.join("reports").join(format!("{run}.html")))
 }
 
+/// The mount of a lab's host, or else its disk.
+pub fn lab_storage() -> Option<PathBuf> {
+    ["KAGIRI_LAB_MOUNT", "KAGIRI_LAB_DISK"].into_iter().find_map(std::env::var_os).map(PathBuf::from)
+}
+
 pub fn journal_dir() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     sys::journal::default_folder(runtime.as_deref())

@@ -76,22 +76,29 @@ pub struct PlaceArgs {
 }
 
 impl PlaceArgs {
-    /// The arguments in the form of a plan.
+    /// The arguments in the form of a plan; a role that is given again has the hosts of all its arguments.
     pub fn wishes(&self) -> Result<Wishes, Failure> {
-        let wish = |text: &String| match text.split_once('=') {
-            Some((role, hosts)) => {
-                Ok((role.trim().to_owned(), Wish { hosts: hosts.trim().into(), count: None, at_least: None }))
-            }
-            None => Err(Failure::usage(format!("--place {text}: write ROLE=HOSTS, as in server=nas"))),
-        };
-        self.place.iter().map(wish).collect()
+        let mut wishes = Wishes::new();
+        for text in &self.place {
+            let Some((role, hosts)) = text.split_once('=') else {
+                return Err(Failure::usage(format!("--place {text}: write ROLE=HOSTS, as in server=nas")));
+            };
+            let hosts = hosts.trim();
+            wishes
+                .entry(role.trim().to_owned())
+                .and_modify(|wish| wish.hosts = format!("{},{hosts}", wish.hosts))
+                .or_insert_with(|| Wish { hosts: hosts.into(), count: None, at_least: None });
+        }
+        Ok(wishes)
     }
 }
 
 /// The hosts that a plan needs, over all its variants.
 pub fn wishes(plan: &Plan) -> Vec<Wish> {
+    let placed = plan.variants.iter().flat_map(|variant| variant.place.values()).cloned();
+    let enforcing = plan.variants.iter().filter_map(|variant| Some(variant.qos.as_ref()?.hosts()));
     let mut all: Vec<Wish> = Vec::new();
-    for wish in plan.variants.iter().flat_map(|variant| variant.place.values()).filter_map(Wish::of_others) {
+    for wish in placed.chain(enforcing).filter_map(|wish| wish.of_others()) {
         if !all.contains(&wish) {
             all.push(wish);
         }

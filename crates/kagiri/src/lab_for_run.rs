@@ -1,8 +1,12 @@
 //! A lab that is up for one run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use base::names::first_of;
+use base::placement::Wish;
+use base::plan::Plan;
+use lab::file::Lab;
 use lab::state::Folders;
 use lab::supervisor::{Program, SupervisorOptions};
 
@@ -19,6 +23,26 @@ pub fn keep_options(file: PathBuf) -> Result<SupervisorOptions, Failure> {
     let file = std::path::absolute(&file).unwrap_or(file);
     let program = Program { path, arguments: Vec::new() };
     Ok(SupervisorOptions { file, folders: folders()?, program, owner: None })
+}
+
+/// Before the lab is made: it must have the hosts that the plan names. An error of the file itself is left to
+/// [`LabForRun::up`].
+pub fn check_hosts(plan: &Plan, file: &Path) -> Result<(), Failure> {
+    let text = sys::file::read_text(file, lab::file::TEXT_BYTES_MAX as u64);
+    let Some(lab) = text.ok().and_then(|text| Lab::read(&text).ok()) else { return Ok(()) };
+    let is_missing = |wish: &Wish| !lab.hosts.iter().any(|host| wish.matches(&host.name));
+    match crate::hosts::wishes(plan).into_iter().find(is_missing) {
+        None => Ok(()),
+        Some(wish) => {
+            let names = lab.hosts.iter().map(|host| host.name.as_str());
+            Err(Failure::usage(format!(
+                "the plan names the host '{}', and the lab {} has no host of that name; its hosts are {}",
+                wish.hosts,
+                file.display(),
+                first_of(names, 20)
+            )))
+        }
+    }
 }
 
 pub struct LabForRun {

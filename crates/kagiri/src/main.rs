@@ -1,5 +1,6 @@
 //! The `kagiri` program: reads the command line and the environment, runs a command, prints.
 
+mod admission;
 mod args;
 mod atomic_file;
 mod cli;
@@ -16,6 +17,7 @@ mod leftovers;
 mod output;
 mod pictures;
 mod placement_check;
+mod policies;
 mod progress;
 mod session;
 mod stop;

@@ -21,7 +21,17 @@ use crate::exit::{Code, Failure, Outcome};
 /// One line on standard error, about what is done. If it cannot be written (closed pipe, full disk), the line
 /// is lost and the measurement continues.
 pub fn say(line: &str) {
+    say_styled(&shown(line));
+}
+
+fn say_styled(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Text that may come from others, with blanks in place of the control characters that a terminal would obey.
+pub fn shown(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(report::text::visible).collect();
+    lines.join("\n")
 }
 
 /// [`say`], unless the user asked for quiet.
@@ -34,11 +44,9 @@ pub fn say_unless(quiet: bool) -> impl Fn(&str) {
 }
 
 pub fn error_line(text: &str) {
-    // The text may come from others: show control characters instead of sending them to the terminal.
-    let lines: Vec<_> = text.trim_end().lines().map(report::text::visible).collect();
-    let text = lines.join("\n");
+    let text = shown(text.trim_end());
     if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-        say(&format!("\x1b[1;31merror:\x1b[0m {text}"));
+        say_styled(&format!("\x1b[1;31merror:\x1b[0m {text}"));
     } else {
         say(&format!("error: {text}"));
     }
@@ -96,7 +104,7 @@ pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
         let bytes = store::export(run)?;
         print(&String::from_utf8_lossy(&bytes))
     } else {
-        print(&summary(run, report.as_ref().ok().and_then(|path| path.to_str())))
+        print(&summary(run, report.as_ref().ok().and_then(|path| path.to_str()), common.full))
     };
     report?;
     printed.map_err(|failure| match failure {
@@ -109,14 +117,18 @@ pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
     Ok(code(run))
 }
 
-/// What is printed of a run whose report was written to `written`.
-pub fn summary(run: &Run, written: Option<&str>) -> String {
+/// What is printed of a run whose report was written to `written`; `is_full`: all of it.
+pub fn summary(run: &Run, written: Option<&str>, is_full: bool) -> String {
     // Why it failed is said by the error that follows.
     let shown = match run.failure {
         Some(_) => Cow::Owned(Run { failure: None, ..run.clone() }),
         None => Cow::Borrowed(run),
     };
-    report::terminal::summary(&shown, &extras(run, None), style(), written)
+    let extras = extras(run, None);
+    if extras.presentation.is_brief && !is_full {
+        return report::terminal::brief(&shown, &extras, style(), written);
+    }
+    report::terminal::summary(&shown, &extras, style(), written)
 }
 
 pub fn code(run: &Run) -> Code {
@@ -159,4 +171,14 @@ fn write(run: &Run, path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     Ok(written.with_context(|| {
         format!("the run is stored; write its report later with 'kagiri report {}'", run.run)
     })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_others_do_not_reach_the_terminal_as_commands() {
+        assert_eq!(shown("making 20 files of f\x1b[31m\x07\nx"), "making 20 files of f [31m \nx");
+    }
 }

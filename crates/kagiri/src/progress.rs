@@ -77,7 +77,7 @@ impl Progress {
     pub fn line(&self, text: &str) {
         match (&self.bar, self.quiet) {
             (_, true) => {}
-            (Some(bar), _) => bar.println(text),
+            (Some(bar), _) => bar.println(output::shown(text)),
             (None, _) => output::say(text),
         }
     }
@@ -85,7 +85,7 @@ impl Progress {
     /// A line that the user needs, even with `--quiet`.
     pub fn announce(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.println(text),
+            Some(bar) => bar.println(output::shown(text)),
             None => output::say(text),
         }
     }
@@ -130,7 +130,7 @@ impl Progress {
             let left = self.left();
             // Locked once: a lock taken twice in one expression waits for itself.
             let now = self.now();
-            format!("{left}: {}{}", now.doing, now.live)
+            output::shown(&format!("{left}: {}{}", now.doing, now.live))
         };
         if bar.message() != words {
             bar.set_message(words);

@@ -15,6 +15,8 @@ use fleet::coordinator::FleetBus;
 use fleet::local::LocalBus;
 use fleet::policy::OwnHost;
 use fleet::{Bus, FleetError};
+use lab::state::State;
+use run::companions::{Beside, SteppingLink};
 use run::engine::{self, ConfiguredVariant, Setting};
 use run::registry::{BUILT_IN, Registry};
 use serde_json::Value;
@@ -30,7 +32,7 @@ use crate::leftovers::clean_leftovers;
 use crate::placement_check::{self, Places};
 use crate::progress::Progress;
 use crate::stop::stop_flag;
-use crate::{hosts, output};
+use crate::{hosts, output, policies};
 
 /// Facts about this host, and the text of the plan's lab file.
 fn run_environment(plan: &Plan) -> BTreeMap<String, Value> {
@@ -84,7 +86,7 @@ impl Session {
     /// Errors: Results cannot be stored, or not written to `--out`.
     pub fn open(common: &MeasureArgs, say: &dyn Fn(&str)) -> Result<Self, Failure> {
         let stop = stop_flag()?;
-        clean_leftovers(say);
+        clean_leftovers(&stop, say);
         let data_dir = data_dir()?;
         let store = Store::open(&data_dir)?;
         store.check_writable()?;
@@ -154,15 +156,32 @@ impl Session {
         };
         let local = LocalBus::new(self.registry.part_kinds(), host);
         let id = store::new_run_id(jiff::Timestamp::now(), sys::random::number());
+        let beside = beside(plan, hosts)?;
         let mut bus = open_bus(plan, local, hosts, &id, bus_notes)?;
         let environment = run_environment(plan).into_iter().chain(self.facts.clone()).collect();
-        let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment };
+        let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment, beside };
         let made = engine::make(workload, plan, &mut *bus, &mut self.store, &mut progress, setting);
         // The hosts clean up before the result is printed.
         drop(bus);
         progress.clear();
         made.map_err(run_failure)
     }
+}
+
+/// The policies of a plan's variants, and the steps of its lab's links.
+fn beside(plan: &Plan, hosts: &HostArgs) -> Result<Beside, Failure> {
+    let policies = policies::of_plan(plan, hosts)?;
+    let Some(name) = &hosts.lab else { return Ok(Beside { policies, steps: None }) };
+    let links = State::read(&hosts::lab_dir(name)?)?.map(|state| state.links).unwrap_or_default();
+    let stepping = links.iter().filter(|link| !link.steps.is_empty());
+    let stepping: Vec<SteppingLink> = stepping
+        .map(|link| SteppingLink {
+            number: link.number,
+            first_bit_per_s: link.rate_up_bit_per_s.unwrap_or_default(),
+        })
+        .collect();
+    let steps = (!stepping.is_empty()).then(|| (name.clone(), stepping));
+    Ok(Beside { policies, steps })
 }
 
 /// The local bus, or the fleet's if the plan names other hosts.
@@ -220,6 +239,7 @@ fn run_failure(error: engine::RunError) -> Failure {
 pub fn check_plan(plan: &Plan, hosts: &HostArgs, places: Places) -> Result<(), Failure> {
     let workload = BUILT_IN.workload(&plan.workload).map_err(Failure::usage)?;
     engine::configure(plan, workload).map_err(run_failure)?;
+    policies::of_plan(plan, hosts)?;
     placement_check::check(hosts, plan, places)
 }
 

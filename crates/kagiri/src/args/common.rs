@@ -30,6 +30,9 @@ pub struct MeasureArgs {
     /// Seed of the random numbers; the same seed repeats the same random choices [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Print all tables, evidence and doubts
+    #[arg(long, conflicts_with = "json")]
+    pub full: bool,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,

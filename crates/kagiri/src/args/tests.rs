@@ -2,6 +2,8 @@
 
 use clap::{CommandFactory, Parser};
 use daq::settings::DaqSettings;
+use exchange::settings::ExchangeSettings;
+use files::ageing::settings::AgeingSettings;
 use files::settings::FilesSettings;
 use serde_json::{Value, json};
 use stream::settings::StreamSettings;
@@ -211,6 +213,7 @@ fn every_setting_has_one_flag_or_none_by_intention() {
         ["source", "cpu_percent", "disk", "network", "memory"].map(|name| format!("ceiling.{name}"))
     );
     assert_eq!(without_flag::<TransferSettings>(), [""; 0]);
+    assert_eq!(without_flag::<ExchangeSettings>(), ["http.headers", "search.class", "class"]);
     assert_eq!(without_flag::<DaqSettings>(), [""; 0]);
     assert_eq!(without_flag::<FilesSettings>(), ["set"]);
     Cli::command().debug_assert();
@@ -225,10 +228,12 @@ fn without_flag<S: Settings>() -> Vec<String> {
 #[test]
 fn reference_pages_are_up_to_date() {
     for (name, page) in [
-        ("stream", page::<StreamSettings>("stream")),
-        ("transfer", page::<TransferSettings>("transfer")),
-        ("daq", page::<DaqSettings>("daq")),
-        ("files", page::<FilesSettings>("files")),
+        ("stream", page::<StreamSettings>("stream", "stream")),
+        ("transfer", page::<TransferSettings>("transfer", "transfer")),
+        ("exchange", page::<ExchangeSettings>("exchange", "exchange")),
+        ("daq", page::<DaqSettings>("daq", "daq")),
+        ("files", page::<FilesSettings>("files", "files")),
+        ("ageing", page::<AgeingSettings>("ageing", "files age")),
     ] {
         let file = format!("{}/../../docs/settings/{name}.md", env!("CARGO_MANIFEST_DIR"));
         let committed = std::fs::read_to_string(&file).unwrap_or_default();

@@ -117,7 +117,10 @@ fn named_by_flags<S: Settings>(workload: &str, error: &PlanError) -> Failure {
         _ => flag_of::<S>(piece).unwrap_or_else(|| format!("`{piece}`")),
     });
     let problem = pieces.collect::<String>();
-    let name = |key: &String| flag_of::<S>(key).unwrap_or_else(|| format!("{workload}.{key}"));
+    let name = |key: &String| match key.strip_prefix("set.") {
+        Some(variable) => format!("--set {variable}"),
+        None => flag_of::<S>(key).unwrap_or_else(|| format!("{workload}.{key}")),
+    };
     match error.key.as_ref().map(name) {
         Some(name) => Failure::Usage(format!("{name}: {problem}")),
         None => Failure::Usage(problem),

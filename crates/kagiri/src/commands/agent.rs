@@ -74,7 +74,7 @@ impl AgentArgs {
     pub fn run(self: Box<Self>) -> Outcome {
         let stop = stop::stop_flag()?;
         let say = output::say_unless(self.quiet);
-        leftovers::clean_leftovers(&say);
+        leftovers::clean_leftovers(&stop, &say);
         let setting = self.setting(stop)?;
         let ended = agent::run(&setting, &say, &hosts::connect_failure);
         ended.map(|_| Code::Measured).map_err(Failure::from)
@@ -99,6 +99,7 @@ impl AgentArgs {
             address: self.address,
             program_group: self.group.clone(),
             ceilings: ceilings.map_err(Failure::usage)?,
+            storage: dirs::lab_storage(),
             ..HostContext::here(data_dir.clone(), dirs::journal_dir(), program)
         };
         Ok(agent::AgentConfig {

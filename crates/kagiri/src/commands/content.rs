@@ -1,4 +1,7 @@
-//! `kagiri content`: make, index and serve content.
+//! `kagiri content`: make, index and serve content, and see how it lies on its disk.
+
+mod layout;
+mod pool_folder;
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -34,6 +37,8 @@ pub enum Content {
     Index(Index),
     /// Serve a directory over HTTP
     Serve(Serve),
+    /// Show in how many pieces files lie on their disk
+    Layout(layout::Layout),
 }
 
 /// Make a transport stream and its index.
@@ -86,8 +91,12 @@ pub struct Index {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     kagiri content serve films/                               for this host only\n  \
-    kagiri content serve films/ --listen 0.0.0.0:8080 --open  for everybody\n\n\
-    Runs until Ctrl-C. GET / lists the directory (HTML; JSON with /?json); index files are served as well.")]
+    kagiri content serve films/ --listen 0.0.0.0:8080 --open  for everybody\n  \
+    kagiri content serve films/ --upload --pool 100GiB        take uploads\n\n\
+    Runs until Ctrl-C. GET / lists the directory (HTML; JSON with /?json); index files are served as well.\n\
+    The pool is DIR/.kagiri-pool: disk space that is taken once and reused in place, so that files do not \
+    scatter however many come and go. Once it is there, each server of DIR serves its files, also without \
+    --pool and --upload, and every upload goes into it. Remove the folder to remove the pool and its files.")]
 pub struct Serve {
     /// Directory to serve; files outside it cannot be reached
     #[arg(value_name = "DIR", default_value = ".")]
@@ -99,9 +108,12 @@ pub struct Serve {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
-    /// Let clients upload files (PUT)
+    /// Let clients upload (PUT) and delete (DELETE) files
     #[arg(long)]
     upload: bool,
+    /// Keep uploads in a segment pool of this size; it is made if DIR has none
+    #[arg(long, value_name = "SIZE", requires = "upload")]
+    pool: Option<ByteSize>,
     /// Accept clients from any address in --listen, without authentication
     #[arg(long)]
     open: bool,
@@ -122,6 +134,7 @@ impl Content {
             Self::Make(make) => make.run(),
             Self::Index(index) => index.run(),
             Self::Serve(serve) => serve.run(),
+            Self::Layout(layout) => layout.run(),
         }
     }
 }
@@ -211,10 +224,12 @@ impl Serve {
             )));
         }
         existing(&self.dir, "serve", std::fs::Metadata::is_dir, "a directory")?;
+        let pool = pool_folder::open(&self.dir, self.pool)?;
         let stop = stop::stop_flag()?;
         let mut config = ServerConfig::new(&self.dir, self.listen);
         config.threads = self.threads as usize;
         config.upload = self.upload;
+        config.pool = pool;
         config.access_log = self.access_log.map(AccessLog::Path);
         config.congestion_control = self.congestion_control;
         config.cost_ns_per_byte = self.cost_ns_per_byte;

@@ -4,11 +4,13 @@ mod agent;
 mod completions;
 mod content;
 mod daq;
+mod exchange;
 mod explain;
 mod files;
 mod fleet;
 mod lab;
 mod plan;
+mod qos;
 mod report;
 mod run;
 mod runs;
@@ -30,6 +32,8 @@ pub enum Command {
     Stream(Box<stream::StreamArgs>),
     /// Measure TCP, UDP and QUIC throughput or response times, and find what limits them
     Transfer(Box<transfer::TransferArgs>),
+    /// Measure whether messages get their replies in time, beside other traffic, and what holds them up
+    Exchange(Box<exchange::ExchangeArgs>),
     /// Measure data acquisition: many sources at once send fragments of events to builders
     Daq(Box<daq::DaqArgs>),
     /// Measure how much file work a storage carries: filebench's workloads on any directory
@@ -56,6 +60,9 @@ pub enum Command {
     Fleet(fleet::Fleet),
     /// Run an agent, which lets a coordinator ('kagiri run' elsewhere) measure on this host
     Agent(Box<agent::AgentArgs>),
+    /// Make urgent messages of running programs arrive in time: judge and enforce a policy
+    #[command(subcommand)]
+    Qos(qos::Qos),
     /// Make a lab on this machine: virtual hosts, links and disks
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -74,6 +81,7 @@ impl Command {
             Self::Survey(args) => args.run(),
             Self::Stream(args) => args.run(),
             Self::Transfer(args) => args.run(),
+            Self::Exchange(args) => args.run(),
             Self::Daq(args) => args.run(),
             Self::Files(args) => args.run(),
             Self::Timeline(args) => args.run(),
@@ -85,6 +93,7 @@ impl Command {
             Self::Content(args) => args.run(),
             Self::Fleet(args) => args.run(),
             Self::Agent(args) => args.run(),
+            Self::Qos(args) => args.run(),
             Self::Lab(args) => args.run(),
             Self::Undo(args) => args.run(),
             Self::Completions(args) => args.run(definition()),

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::args::MeasureArgs;
 use crate::exit::{Code, Failure, Outcome};
 use crate::hosts::HostArgs;
-use crate::lab_for_run::LabForRun;
+use crate::lab_for_run::{LabForRun, check_hosts};
 use crate::placement_check::Places;
 use crate::{output, session};
 
@@ -56,6 +56,7 @@ impl RunPlan {
         let Some(file) = plan.lab.as_ref().filter(|_| !self.hosts.names_hosts()) else {
             return session::run_plan(&plan, &self.common, &self.hosts, Places::Plan);
         };
+        check_hosts(&plan, file.as_ref())?;
         let lab = LabForRun::up(file.into(), self.common.quiet)?;
         let in_lab = self.hosts.in_lab(lab.name());
         let measured = session::run_plan(&plan, &self.common, &in_lab, Places::Plan);
@@ -87,6 +88,10 @@ impl RunPlan {
             // anywhere.
             let beside = self.plan.parent().unwrap_or(Path::new("")).join(&*lab);
             *lab = std::path::absolute(beside)?.to_string_lossy().into_owned();
+        }
+        for qos in plan.variants.iter_mut().filter_map(|variant| variant.qos.as_mut()) {
+            let beside = self.plan.parent().unwrap_or(Path::new("")).join(&qos.policy);
+            qos.policy = std::path::absolute(beside)?.to_string_lossy().into_owned();
         }
         Ok(plan)
     }

@@ -24,14 +24,14 @@ const LOAD_MAX_LEAST: u64 = 100;
 /// The search starts five doublings below its bound.
 const FIRST_SHARE: u64 = 32;
 
-/// Measure this machine: CPU, disk, memory, loopback, transfers, event building, file work and video streams.
+/// Measure this machine: CPU, disk, memory, loopback, transfers, messages, events, file work and streams.
 #[derive(Args)]
 #[command(
-    after_help = "Measures the maxima of CPU, disk, memory and loopback; throughput and response times over \
-    loopback ('kagiri transfer'); data acquisition from 100 sources ('kagiri daq'); the work of a file \
-    server ('kagiri files'); and how many video streams of 25 Mbit/s a server on this machine carries \
-    ('kagiri stream'). Takes two to three minutes and about 700 MB of disk, needs no root, and prints the \
-    path of its report.\n\n\
+    after_help = "Measures the maxima of CPU, disk, memory and loopback; throughput and response times \
+    over loopback ('kagiri transfer'); replies to messages ('kagiri exchange'); data acquisition from 100 \
+    sources ('kagiri daq'); the work of a file server ('kagiri files'); and how many video streams of 25 \
+    Mbit/s a server on this machine carries ('kagiri stream'). Takes two to three minutes and about 700 MB \
+    of disk, needs no root, and prints the path of its report.\n\n\
     Examples:\n  \
     kagiri survey\n  \
     kagiri survey --out survey/                   write all files to one directory\n  \
@@ -49,7 +49,7 @@ impl Survey {
         session::check_plan(&self.plan(&BTreeMap::new())?, &HostArgs::default(), Places::Options)?;
         let mut session = Session::open(&self.common, &say)?;
         say("Surveying this machine takes two to three minutes if it is idle. Ctrl-C keeps finished trials.");
-        say("1 of 5: ceilings of CPU, disk and loopback (some seconds)");
+        say("1 of 6: ceilings of CPU, disk and loopback (some seconds)");
         let stopped = || session.is_stopped();
         let data = session.data_dir();
         let ceilings = observe::calibrate::all(data, &mut |line| say(&format!("  {line}")), &stopped);
@@ -61,26 +61,32 @@ impl Survey {
             let least = if *resource == Resource::Network { "at least " } else { "" };
             say(&format!("  {resource}: {least}{} ({})", words(*resource, ceiling), ceiling.source));
         }
-        say("2 of 5: throughput and requests over loopback (some seconds)");
+        say("2 of 6: throughput and requests over loopback (some seconds)");
         let transfers = self.measure_headlines(&mut session, &transfer_plan()?)?;
         for line in &transfers {
             say(&format!("  {line}"));
         }
         session.add_fact("transfers", json!(transfers));
-        say("3 of 5: events from 100 simultaneous sources (some seconds)");
+        say("3 of 6: replies to messages over loopback (two seconds)");
+        let exchange = self.measure_headlines(&mut session, &exchange_plan()?)?;
+        for line in &exchange {
+            say(&format!("  {line}"));
+        }
+        session.add_fact("exchange", json!(exchange));
+        say("4 of 6: events from 100 simultaneous sources (some seconds)");
         let events = self.measure_headlines(&mut session, &daq_plan()?)?;
         for line in &events {
             say(&format!("  {line}"));
         }
         session.add_fact("events", json!(events));
-        say("4 of 5: work of a file server in the data folder (some seconds)");
+        say("5 of 6: work of a file server in the data folder (some seconds)");
         let plan = files_plan(session.data_dir())?;
         let files = self.measure_headlines(&mut session, &plan)?;
         for line in &files {
             say(&format!("  {line}"));
         }
         session.add_fact("files", json!(files));
-        say("5 of 5: video streams of 25 Mbit/s from the embedded server");
+        say("6 of 6: video streams of 25 Mbit/s from the embedded server");
         session.run_plan(&self.plan(&ceilings)?, &self.common, &HostArgs::default())
     }
 
@@ -121,6 +127,15 @@ fn transfer_plan() -> Result<Plan, Failure> {
         plan.variants.extend(of(variant, settings)?.variants);
     }
     Ok(plan)
+}
+
+/// Messages at a rate that no machine finds hard: what is measured is how soon replies come. Enough of them
+/// for a 99th percentile.
+fn exchange_plan() -> Result<Plan, Failure> {
+    let settings = json!({
+        "clients": 2, "size": "10kB", "rate_per_s": 100.0, "time": "2s", "timeout": "2s"
+    });
+    plan_of_one("exchange", "survey: replies to messages over loopback", "10 kB", settings)
 }
 
 fn daq_plan() -> Result<Plan, Failure> {

@@ -1,10 +1,13 @@
 //! `kagiri undo`: undoes changes that a crash left.
 
+use std::sync::atomic::Ordering;
+
 use clap::Args;
 
 use crate::exit::{Code, Failure, Outcome};
 use crate::leftovers::replay_all;
 use crate::output;
+use crate::stop::stop_flag;
 
 /// Undo changes to this system that kagiri left behind when it crashed.
 #[derive(Args)]
@@ -19,19 +22,26 @@ pub struct Undo {}
 
 impl Undo {
     pub fn run(self) -> Outcome {
-        let all = replay_all()?;
-        for line in all.iter().flat_map(|replayed| &replayed.lines) {
-            output::print(&format!("{line}\n"))?;
-        }
-        if all.is_empty() {
-            output::print("Nothing to undo.\n")?;
-        }
-        match all.iter().map(|replayed| replayed.failed).sum::<usize>() {
-            0 => Ok(Code::Measured),
-            n => Err(Failure::runtime(format!(
-                "{n} changes or journals could not be undone; see the lines above, fix the cause and run \
-                 'kagiri undo' again"
-            ))),
-        }
+        undo_leftovers("Nothing to undo.\n")
+    }
+}
+
+/// Undoes what crashes left, and prints a line for each change, or `if_none`.
+pub fn undo_leftovers(if_none: &str) -> Outcome {
+    let stop = stop_flag()?;
+    let all = replay_all(&stop)?;
+    for line in all.iter().flat_map(|replayed| &replayed.lines) {
+        output::print(&format!("{}\n", output::shown(line)))?;
+    }
+    if all.is_empty() {
+        output::print(if_none)?;
+    }
+    match all.iter().map(|replayed| replayed.failed).sum::<usize>() {
+        0 => Ok(Code::Measured),
+        _ if stop.load(Ordering::Relaxed) => Ok(Code::Interrupted),
+        n => Err(Failure::runtime(format!(
+            "{n} changes or journals could not be undone; see the lines above, fix the cause and run 'kagiri \
+             undo' again"
+        ))),
     }
 }

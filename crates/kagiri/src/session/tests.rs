@@ -64,7 +64,7 @@ fn run_in(dir: &Path, settings: &Value, acts: &[(Moment, Act)], before: impl FnO
     let made = session.make_run(&plan, &quiet, &HostArgs::default());
     let outcome = made.and_then(|(run, failure)| {
         conclude(&run, failure, false, || {
-            printed = output::summary(&run, None);
+            printed = output::summary(&run, None, true);
             Ok(output::code(&run))
         })
     });

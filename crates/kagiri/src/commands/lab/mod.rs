@@ -20,8 +20,8 @@ use crate::output;
 /// Make a lab on this machine: virtual hosts, links and disks.
 #[derive(Subcommand)]
 #[command(
-    after_help = "A lab file defines hosts, switches, links and disks; docs/lab.md explains all keys. Labs \
-    need root.\n\n\
+    after_help = "A lab file defines hosts, switches, links, disks and mounts; docs/lab.md explains all \
+    keys. Labs need root.\n\n\
     Examples:\n  \
     kagiri lab up plans/labs/two-pcs.toml     make the lab\n  \
     kagiri lab status                         show its state\n  \

@@ -32,7 +32,7 @@ pub fn up(state: &State) -> String {
     if state.hosts.iter().any(|host| host.agent_pid.is_some()) {
         let command = |workload: &&dyn workload::AnyWorkload| {
             let places = placement_check::example(workload.roles(), &names, Places::Options);
-            format!("  kagiri {} --lab {lab} {places}\n", workload.name())
+            format!("  kagiri {} --lab {lab} {places}\n", workload.command())
         };
         let commands: String = run::registry::BUILT_IN.workloads().iter().map(command).collect();
         let _ = write!(text, "To measure on it:\n{commands}");
@@ -61,6 +61,9 @@ fn host_line(state: &State, host: &lab::state::HostState) -> String {
     }
     if let Some(disk) = &host.disk {
         let _ = write!(line, "  disk {}", disk.display());
+    }
+    if let Some(mount) = &host.mount {
+        let _ = write!(line, "  mount {}", mount.display());
     }
     line
 }
@@ -108,6 +111,15 @@ pub fn status(status: &Status) -> String {
     for disk in &status.disks {
         let _ = writeln!(text, "  {:width$}  {}", disk.host, disk_line(disk));
     }
+    if !status.mounts.is_empty() {
+        text.push_str("\nMounts\n");
+    }
+    let width = status.mounts.iter().map(|mount| mount.host.len()).max().unwrap_or_default();
+    for mount in &status.mounts {
+        let kind = mount.file_system.as_deref().unwrap_or("none");
+        let health = mount.problem.as_deref().unwrap_or("answers");
+        let _ = writeln!(text, "  {:width$}  {kind}: {health}", mount.host);
+    }
     let ended: Vec<_> = status.processes.iter().filter(|process| process.ended.is_some()).collect();
     let running = status.processes.len() - ended.len();
     let _ = writeln!(text, "\nProcesses of this lab: {running} running, {} ended", ended.len());
@@ -139,6 +151,9 @@ fn link_line(link: &LinkState) -> String {
         (up, down) => {
             let _ = write!(line, "  {} up, {} down", rate(up), rate(down));
         }
+    }
+    if !link.steps.is_empty() {
+        let _ = write!(line, "  {} in a trial", counted(link.steps.len(), "step"));
     }
     if let Some(buffer) = link.buffer_bytes.iter().flatten().max() {
         let _ = write!(line, "  buffer {}", spaced(ByteSize::from_bytes(*buffer)));

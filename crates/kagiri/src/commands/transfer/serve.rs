@@ -1,13 +1,11 @@
 //! `kagiri transfer --serve`: the end that clients connect to, kagiri's own and iperf3's.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use ipnet::IpNet;
 use serde_json::{Value, json};
 use transfer::flow::probe;
 use transfer::iperf3::TestReport;
@@ -16,9 +14,9 @@ use transfer::report::{DirectionReport, EndReport};
 use transfer::server::{Server, ServerSettings};
 use transfer::settings::PORT;
 
+use crate::admission::AdmissionArgs;
 use crate::args::SETTINGS;
-use crate::exit::{Code, Failure, Outcome};
-use crate::hosts::net;
+use crate::exit::{Code, Outcome};
 use crate::{output, stop};
 
 /// Arguments of clients, beside the settings of a transfer.
@@ -34,12 +32,8 @@ pub struct ServeArgs {
     /// Run as a server at --listen until Ctrl-C, for any number of kagiri and iperf3 clients
     #[arg(long, conflicts_with_all = OF_CLIENTS)]
     serve: bool,
-    /// Accept clients only from this network, e.g. 10.0.0.0/24; repeatable
-    #[arg(long, value_name = "NET", requires = "serve", value_parser = net)]
-    allow: Vec<IpNet>,
-    /// Accept clients from any address, without authentication
-    #[arg(long, requires = "serve", conflicts_with = "allow")]
-    open: bool,
+    #[command(flatten)]
+    admission: AdmissionArgs,
 }
 
 impl ServeArgs {
@@ -49,20 +43,14 @@ impl ServeArgs {
 
     /// Serve until Ctrl-C.
     pub fn run(&self, listen: Option<&str>, is_json: bool, is_quiet: bool) -> Outcome {
-        let listen = listen.map_or_else(|| Ok(([127, 0, 0, 1], PORT).into()), address)?;
-        if !listen.ip().is_loopback() && self.allow.is_empty() && !self.open {
-            return Err(Failure::usage(format!(
-                "--listen {listen}: any host could make this host send and receive at full rate; \
-                 restrict clients with --allow 10.0.0.0/24, or accept all with --open"
-            )));
-        }
+        let listen = self.admission.address(listen, PORT, "send and receive at full rate")?;
         let stop = stop::stop_flag()?;
         // Before the first measurement; without a loopback to try engines over, the default engine is used.
         let _ = probe::run();
         let natives = Arc::new(NativeServer::new(NativeSettings::default()));
         let settings = ServerSettings {
             natives: Some(natives.clone()),
-            admitted: (!self.allow.is_empty()).then(|| self.allow.clone()),
+            admitted: self.admission.admitted(),
             ..ServerSettings::new(listen)
         };
         let mut server = Server::start(settings).with_context(|| format!("cannot serve at {listen}"))?;
@@ -80,16 +68,6 @@ impl ServeArgs {
         print_ended(&server, &natives, is_json);
         Ok(Code::Measured)
     }
-}
-
-/// Where to serve: an address with or without a port.
-fn address(text: &str) -> Result<SocketAddr, Failure> {
-    let bare = || text.parse().map(|ip: std::net::IpAddr| SocketAddr::new(ip, PORT));
-    text.parse().or_else(|_| bare()).map_err(|_| {
-        Failure::usage(format!(
-            "--listen {text}: with --serve write an address of this host, such as 10.0.0.2:{PORT}"
-        ))
-    })
 }
 
 /// Prints one line per ended session.
