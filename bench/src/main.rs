@@ -6,10 +6,12 @@
 
 mod builds;
 mod daq;
+mod exchange;
 mod files;
 mod fleet;
 mod lab;
 mod noise;
+mod qos;
 mod record;
 mod render;
 mod stream;
@@ -34,12 +36,16 @@ enum What {
     Builds(builds::BuildsArgs),
     /// Events built from many sources at once
     Daq(daq::Settings),
+    /// Requests and messages in a closed loop, against wrk, oha and sockperf
+    Exchange(exchange::ExchangeArgs),
     /// File workloads, against filebench
     Files(files::FilesArgs),
     /// Many hosts: joining, asking, clocks, faults, labs, links
     Fleet(fleet::Settings),
     /// What a lab makes on one machine: disks
     Lab(lab::LabArgs),
+    /// Urgent messages beside greedy connections
+    Qos(qos::QosArgs),
     /// Content, virtual players, content server, capacity searches
     Stream(stream::Settings),
     /// What watching costs the program that is watched
@@ -52,9 +58,11 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().what {
         What::Builds(builds) => builds.perform(),
         What::Daq(daq) => daq.perform(),
+        What::Exchange(exchange) => exchange.perform(),
         What::Files(files) => files.perform(),
         What::Fleet(fleet) => fleet.perform(),
         What::Lab(lab) => lab.perform(),
+        What::Qos(qos) => qos.perform(),
         What::Stream(stream) => stream.perform(),
         What::Timeline(timeline) => timeline.perform(),
         What::Transfer(transfer) => transfer.perform(),

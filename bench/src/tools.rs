@@ -91,7 +91,8 @@ fn version(name: &str) -> Option<String> {
     let output = Command::new(name).arg(argument).stdin(Stdio::null()).output().ok()?;
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
-    let digits = |word: &&str| word.trim_start_matches("nginx/").starts_with(|c: char| c.is_ascii_digit());
-    let word = text.split_whitespace().find(digits)?;
-    Some(word.trim_start_matches("nginx/").trim_end_matches(',').to_owned())
+    // Such as `nginx/1.22.1` and `debian/4.1.0`.
+    let version = |word: &str| word.rsplit('/').next().unwrap_or(word).trim_end_matches(',').to_owned();
+    let is_version = |word: &String| word.starts_with(|c: char| c.is_ascii_digit());
+    text.split_whitespace().map(version).find(is_version)
 }

@@ -1,5 +1,7 @@
 //! `kagiri-bench files`: file workloads against filebench, from the same program text on the same tree.
 
+mod limits;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -21,7 +23,7 @@ const MARGIN: Duration = Duration::from_secs(120);
 /// Compare file workloads with filebench's.
 #[derive(Args)]
 pub struct FilesArgs {
-    /// Pairs of each comparison
+    /// Pairs of each comparison; of the limits, runs of each program
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pairs: u32,
@@ -33,7 +35,7 @@ pub struct FilesArgs {
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     on: Vec<PathBuf>,
     /// filebench 1.5, to compare with
-    #[arg(long, value_name = "FILE", required_unless_present = "stored")]
+    #[arg(long, value_name = "FILE")]
     filebench: Option<PathBuf>,
     #[command(flatten)]
     options: Options<Case>,
@@ -50,12 +52,14 @@ enum Case {
     Varmail,
     /// Threads that read small files in turn
     Webserver,
+    /// How often the limit that was injected is named: in a lab, by programs of its own
+    Limits,
 }
 
 impl Case {
     const fn personality(self) -> &'static str {
         match self {
-            Self::Fileserver | Self::Strict => "fileserver",
+            Self::Fileserver | Self::Strict | Self::Limits => "fileserver",
             Self::Varmail => "varmail",
             Self::Webserver => "webserver",
         }
@@ -66,7 +70,7 @@ struct Settings {
     pairs: u32,
     seconds: u32,
     on: Vec<PathBuf>,
-    filebench: PathBuf,
+    filebench: Option<PathBuf>,
     pace: Pace,
     kagiri: PathBuf,
     dir: PathBuf,
@@ -78,10 +82,13 @@ impl FilesArgs {
         let pace = self.options.pace();
         let (pairs, seconds) = (pace.full_or(self.pairs, 1), pace.full_or(self.seconds, 1));
         let open = |dir, kagiri| {
-            let filebench = self.filebench.clone().context("--filebench names no program")?;
-            Ok(Settings { pairs, seconds, on: self.on.clone(), filebench, pace, kagiri, dir })
+            let (on, filebench) = (self.on.clone(), self.filebench.clone());
+            Ok(Settings { pairs, seconds, on, filebench, pace, kagiri, dir })
         };
-        let counts = |_: &Case| format!("--pairs {pairs} --seconds {seconds} --filebench FILE");
+        let counts = |case: &Case| match case {
+            Case::Limits => format!("--pairs {pairs} --seconds {seconds}"),
+            _ => format!("--pairs {pairs} --seconds {seconds} --filebench FILE"),
+        };
         self.options.perform("files", open, counts, |case, settings| measure(*case, settings))
     }
 }
@@ -95,6 +102,9 @@ struct Run {
 }
 
 fn measure(case: Case, settings: &Settings) -> anyhow::Result<Found> {
+    if case == Case::Limits {
+        return limits::measure(settings);
+    }
     let text = personality(case, settings)?;
     let is_goal = case == Case::Fileserver;
     let mut rows = Vec::new();
@@ -177,7 +187,8 @@ fn filebench(settings: &Settings, folder: &Path, text: &str) -> anyhow::Result<R
     std::fs::write(&program, format!("set $dir={}\n{text}run {}\n", folder.display(), settings.seconds))?;
     let before = children_user_us()?;
     let mut command = Command::new("setarch");
-    command.arg("-R").arg(&settings.filebench).arg("-f").arg(&program);
+    let filebench = settings.filebench.as_ref().context("--filebench names no program")?;
+    command.arg("-R").arg(filebench).arg("-f").arg(&program);
     let said = tools::run(&mut command, patience(settings), &[0])?.stdout;
     let user_us = children_user_us()? - before;
     // IO Summary: 261046 ops 26102.231 ops/s 2373/4746 rd/wr 621.6mb/s 1.2ms/op

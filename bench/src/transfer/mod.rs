@@ -14,7 +14,8 @@ use transfer::settings::Waiting;
 use crate::record::Row;
 use crate::suite::{Found, Options, Pace, fill};
 
-pub use peer::{Server, free_port};
+pub use peer::{Server, children_cpu_s, free_port};
+pub use requests::sockperf;
 
 /// Compare bulk transfers over loopback with iperf3 and nuttcp, requests and answers with sockperf.
 ///

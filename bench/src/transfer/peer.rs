@@ -68,7 +68,7 @@ pub fn free_port() -> anyhow::Result<u16> {
 }
 
 /// CPU time of children that have ended, s.
-pub(super) fn children_cpu_s() -> anyhow::Result<f64> {
+pub fn children_cpu_s() -> anyhow::Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6)
 }

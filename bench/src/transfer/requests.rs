@@ -18,13 +18,13 @@ const BYTES: u32 = 14;
 const OMIT: &str = "400ms";
 
 /// What one side of a comparison did: transactions per second, and p50 and p99 in us.
-type Answered = [f64; 3];
+pub type Answered = [f64; 3];
 
 /// Pairs of ours, waiting so, and sockperf's, asleep while it waits; the ratio of the rates is to be at least
 /// `goal`.
 pub(super) fn measure(fixture: &Fixture, waiting: Waiting, goal: f64) -> anyhow::Result<Found> {
     let Fixture { pairs, seconds, pace, .. } = fixture;
-    let one = |is_ours| if is_ours { ours(fixture, waiting) } else { sockperf(*seconds) };
+    let one = |is_ours| if is_ours { ours(fixture, waiting) } else { sockperf(*seconds, BYTES) };
     let rows = [Row::new("transactions", "1/s"), Row::new("p50", "us"), Row::new("p99", "us")];
     let [rate, p50, p99] = fill(rows, *pairs, |is_ours| pace.measured(|| one(is_ours)))?;
     let how = if waiting == Waiting::Spin { "spinning" } else { "asleep while they wait" };
@@ -51,9 +51,10 @@ fn ours(fixture: &Fixture, waiting: Waiting) -> anyhow::Result<Answered> {
     ])
 }
 
-fn sockperf(seconds: u32) -> anyhow::Result<Answered> {
+/// sockperf sends messages of `bytes` bytes and waits for each reply, for a time.
+pub fn sockperf(seconds: u32, bytes: u32) -> anyhow::Result<Answered> {
     let port = free_port()?;
-    let (port_word, seconds_word, bytes) = (port.to_string(), seconds.to_string(), BYTES.to_string());
+    let (port_word, seconds_word, bytes) = (port.to_string(), seconds.to_string(), bytes.to_string());
     let ends = ["--tcp", "-i", "127.0.0.1", "-p", port_word.as_str()];
     // It would serve for ever: dropped, it ends.
     let _server = Server::start(Command::new("sockperf").arg("server").args(ends), port)?;
