@@ -10,7 +10,9 @@ mod namespaces;
 mod nginx;
 mod program;
 mod retry;
+mod s3;
 mod slurm;
+mod tls;
 
 pub use features::skip;
 
@@ -22,9 +24,11 @@ pub use leak_check::Traces;
 pub use machine::{MachineLock, SmallDisk, alone, beside_others, is_root, missing, wait_until};
 pub use namespaces::Namespaces;
 pub use nginx::Nginx;
-pub use program::{Ended, Live, World, program, set_like, workspace};
+pub use program::{Ended, Live, World, program, s3_server_program, set_like, workspace};
 pub use retry::{ATTEMPTS, undisturbed, until_undisturbed, valid, with_verdict};
+pub use s3::{S3_SECRET, is_s3_untouched, s3_command, s3_measure, s3_server, s3_words};
 pub use slurm::Slurm;
+pub use tls::{Authority, Certified};
 
 /// End a test early, saying why, unless it runs as root; see [`skip`].
 #[macro_export]

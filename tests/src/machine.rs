@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -68,6 +69,20 @@ impl SmallDisk {
         mount(Some("none"), at, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()))
             .unwrap_or_else(|error| panic!("mount {}: {error}", at.display()));
         Self(at.to_owned())
+    }
+
+    /// Mount an ext4 image of `bytes` at a folder that is made for it; the image lies beside it.
+    pub fn mount_ext4(at: &Path, bytes: u64) -> Self {
+        std::fs::create_dir(at).unwrap_or_else(|error| panic!("{}: {error}", at.display()));
+        let script = "truncate -s $2 $1.image && mkfs.ext4 -qF $1.image && mount -o loop $1.image $1";
+        let made = Command::new("sh").args(["-c", script, "sh"]).arg(at).arg(bytes.to_string()).output();
+        let made = made.expect("sh runs");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Self(at.to_owned())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     /// Fill what is left of it; returns the file that does.

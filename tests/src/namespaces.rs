@@ -64,6 +64,16 @@ impl Namespaces {
         inside
     }
 
+    /// [`Self::on`], with the mounts of this process: `ip netns exec` hides the control groups.
+    pub fn on_with_mounts(&self, name: &str, command: &Command) -> Command {
+        let mut inside = Command::new("nsenter");
+        inside.arg(format!("--net=/run/netns/{}", self.of(name)));
+        inside.arg(command.get_program()).args(command.get_args());
+        crate::set_like(&mut inside, command);
+        inside.stdin(std::process::Stdio::null());
+        inside
+    }
+
     /// Pull the cable of a host at the bridge, or put it back.
     pub fn cable(&self, name: &str, is_in: bool) {
         let state = if is_in { "up" } else { "down" };

@@ -39,15 +39,25 @@ pub fn set_like(command: &mut Command, other: &Command) {
 /// The `kagiri` of this build: it stands two folders above the test's own file. `make test` builds it first.
 pub fn program() -> PathBuf {
     static BUILD: Once = Once::new();
+    built("kagiri", &BUILD)
+}
+
+/// The S3 server of this build.
+pub fn s3_server_program() -> PathBuf {
+    static BUILD: Once = Once::new();
+    built("kagiri-s3-server", &BUILD)
+}
+
+fn built(package: &str, once: &Once) -> PathBuf {
     let own = std::env::current_exe().expect("a test has a file");
     let folder = own.parent().and_then(Path::parent).expect("target/debug/deps/TEST");
-    let program = folder.join("kagiri");
-    BUILD.call_once(|| {
+    let program = folder.join(package);
+    once.call_once(|| {
         if !program.exists() {
-            eprintln!("{} is missing; building it with 'cargo build -p kagiri'", program.display());
+            eprintln!("{} is missing; building it with 'cargo build -p {package}'", program.display());
             let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let built = Command::new(cargo).args(["build", "-p", "kagiri"]).current_dir(workspace()).status();
-            assert!(built.is_ok_and(|status| status.success()), "kagiri cannot be built");
+            let built = Command::new(cargo).args(["build", "-p", package]).current_dir(workspace()).status();
+            assert!(built.is_ok_and(|status| status.success()), "{package} cannot be built");
         }
     });
     program

@@ -17,7 +17,7 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What held the transfers of the lab back is one thing each: a CPU quota, a buffer, a link.
-const LAB: &str = "[host.quick]\n[host.slow]\ncpu_quota_percent = 8\n[host.far]\n[host.narrow]\n[switch.s]\n\
+const LAB: &str = "[host.quick]\n[host.slow]\ncpu_quota_percent = 4\n[host.far]\n[host.narrow]\n[switch.s]\n\
     [[link]]\nbetween = ['quick', 's']\n[[link]]\nbetween = ['slow', 's']\n\
     [[link]]\nbetween = ['far', 's']\ndelay = '10ms'\n\
     [[link]]\nbetween = ['narrow', 's']\nrate = '50Mbit/s'\n";

@@ -6,5 +6,6 @@ mod crash;
 mod daq_limits;
 mod disturbed;
 mod ground_truth;
+mod objects;
 mod players;
 mod survey;

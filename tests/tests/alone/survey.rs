@@ -19,7 +19,7 @@ fn survey_is_interrupted_while_it_calibrates_and_measures() {
         world.assert_nothing_left(ended.pid);
         assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
         let ended = ended.code(130);
-        assert_eq!(ended.stderr.contains("5 of 5"), measured, "{}", ended.stderr);
+        assert_eq!(ended.stderr.contains("6 of 6"), measured, "{}", ended.stderr);
         let listed = world.run(&["runs", "list"]).code(0).stdout;
         assert_eq!(!listed.contains("no runs"), measured, "a run begins with the first trials: {listed}");
     }
@@ -37,6 +37,8 @@ fn survey_ends_with_a_capacity_and_a_report_that_is_there() {
         said.contains("Not confirmed: carries ") && said.contains("the busiest player thread used");
     assert!(said.contains("Carries ") || is_unconfirmed, "{said}");
     assert!(ended.stderr.contains("  file server: did "), "{}", ended.stderr);
+    let replies = ended.stderr.lines().find(|line| line.starts_with("  10 kB: ")).expect("a line of it");
+    assert!(replies.contains(" 400 messages: half within ") && replies.chars().count() <= 80, "{replies}");
     let named = said.lines().find_map(|line| line.strip_prefix("Report: ")).expect("it names its report");
     let report = std::fs::read_to_string(named).expect("the report is there");
     let runs = world.run(&["runs", "list", "--json"]).code(0).json();

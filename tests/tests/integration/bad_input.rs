@@ -55,7 +55,7 @@ fn a_plan_of_another_kind_is_refused() {
         ("workload = 'strem'\n", &["plan.toml:1:", "no workload 'strem'", "stream"]),
         (
             "workload = 'dqa'\n[daq]\nsources = 5\n",
-            &["plan.toml:1:", "no workload 'dqa'", "stream, transfer, daq"],
+            &["plan.toml:1:", "no workload 'dqa'", "stream, transfer, exchange, daq"],
         ),
         ("name = 'x'\n", &["plan.toml", "workload"]),
         ("\u{0}\u{1}\n", &["plan.toml:1:"]),

@@ -28,6 +28,9 @@ fn a_lab_comes_up_runs_programs_and_goes() {
     shows(&on("b", script).code(0), &[&format!("b of {lab}"), "lost+found", "eth0"]);
     on("b", "dd if=/dev/zero of=$KAGIRI_LAB_DISK/some bs=1000 count=100 conv=fsync").code(0);
     on("c", "true").fails(1, &["no host 'c'", "a, b"]);
+    // A plan that names another host is refused before its lab is made.
+    world.write("plan.toml", "workload = 'files'\nlab = 'lab.toml'\n[place]\nworkers = 'hd'\n");
+    world.run(&["run", "plan.toml"]).fails(2, &["'hd'", "its hosts are a, b"]);
     world.run(&["lab", "exec", "a", "--lab", &lab, "--", "no-such-program"]).fails(1, &["no-such-program"]);
     // Signals reach the program.
     let sleep = ["lab", "exec", "a", "--lab", &lab, "--", "sh", "-c", "echo begun; exec sleep 600"];

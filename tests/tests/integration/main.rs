@@ -2,18 +2,38 @@
 //! Those that judge timings, or fill the machine, are in `tests/alone`, `tests/timeline`
 //! and `tests/transfer.rs`.
 
+mod ageing;
 mod bad_input;
 mod broken_pipe;
+mod content_pool;
+mod content_pool_killed;
 mod daq;
 mod daq_refused;
 mod daq_witness;
+mod exchange;
+mod exchange_qos;
+mod exchange_serve;
 mod exports;
 mod files;
+mod files_doubts;
+mod files_folder;
+mod files_network;
+mod files_s3;
+mod files_tls;
 mod fleet;
 mod interrupt;
 mod json;
 mod lab;
+mod mounts;
 mod program;
+mod qos;
+mod qos_client;
+mod qos_exec;
+mod qos_faults;
+mod qos_hosts;
+mod qos_programs;
+mod qos_rank;
+mod qos_udp;
 mod runs;
 mod server_errors;
 mod storage_errors;

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use kagiri_tests::{Live, World, beside_others, need_programs, set_like, workspace};
 
-const VERBS: [&[&str]; 34] = [
+const VERBS: [&[&str]; 42] = [
     &["survey"],
     &["stream"],
     &["transfer"],
     &["daq"],
+    &["exchange"],
+    &["files"],
     &["timeline"],
     &["explain"],
     &["run"],
@@ -38,6 +40,12 @@ const VERBS: [&[&str]; 34] = [
     &["lab", "status"],
     &["lab", "exec"],
     &["lab", "down"],
+    &["qos"],
+    &["qos", "check"],
+    &["qos", "run"],
+    &["qos", "coordinate"],
+    &["qos", "status"],
+    &["qos", "clear"],
     &["undo"],
     &["completions"],
     &["man"],
@@ -159,7 +167,8 @@ fn a_closed_pipe_is_no_error() {
     world.import_fixture();
     let plan = workspace().join("plans/disk-limited.toml");
     let table = workspace().join("tests/fixtures/reference.csv");
-    let (plan, table) = (plan.to_str().unwrap(), table.to_str().unwrap());
+    let policy = workspace().join("plans/qos/robots.toml");
+    let (plan, table, policy) = (plan.to_str().unwrap(), table.to_str().unwrap(), policy.to_str().unwrap());
     for words in [
         &["--help"][..],
         &["completions", "bash"],
@@ -174,6 +183,7 @@ fn a_closed_pipe_is_no_error() {
         &["run", plan, "--dry-run"],
         &["explain", table],
         &["explain", table, "--json"],
+        &["qos", "check", policy],
         &["undo"],
     ] {
         // A pipe whose reading end is closed before the program writes.

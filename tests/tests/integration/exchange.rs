@@ -1,0 +1,62 @@
+//! `kagiri exchange` as people use it: over loopback, to nginx, and over a lab with planted causes.
+
+use kagiri_tests::{Nginx, UpLab, World, need_programs, need_root};
+
+use crate::daq::{PATIENCE, metric};
+
+#[test]
+fn plain_command_measures_one_class_and_answers_briefly() {
+    let world = World::new();
+    let words = ["exchange", "--clients", "2", "--size", "250kB", "--count", "20", "--target", "30s"];
+    let brief = world.measure(&words, PATIENCE).code(0);
+    let lines: Vec<&str> = brief.stdout.lines().collect();
+    // A path that is broken could not be copied.
+    let fits = |line: &&str| line.chars().count() <= 80 || line.starts_with("Report");
+    assert!(lines.len() <= 15 && lines.iter().all(fits), "{}", brief.stdout);
+    assert!(brief.stdout.contains("40 messages answered within 30s"), "{}", brief.stdout);
+    let document = world.measure(&[&words[..], &["--json", "-q"]].concat(), PATIENCE).code(0).json();
+    let trial = &document["trials"][0];
+    assert_eq!((metric(trial, "answered"), metric(trial, "in_time_ratio")), (40.0, 1.0), "{trial}");
+    for name in ["response_mean_ms", "response_p50_ms", "response_p99_ms", "write_mean_ms"] {
+        assert!(metric(trial, name) > 0.0, "{name}: {trial}");
+    }
+}
+
+#[test]
+fn url_is_measured_and_requirements_decide_the_exit_code() {
+    need_programs!("nginx");
+    let world = World::new();
+    std::fs::write(world.path("file"), vec![7; 100_000]).expect("a file");
+    let nginx = Nginx::start(&world.path(""), 0);
+    for (url, require, code) in [
+        (nginx.url("file"), "response_p99_ms<=60000", 0),
+        (nginx.url("file"), "response_p99_ms<=0.0001", 3),
+        (nginx.url("none"), "errors==0", 3),
+    ] {
+        let words = ["exchange", &url, "--clients", "4", "--count", "25", "--require", require, "-q"];
+        let ended = world.measure(&words, PATIENCE).code(code);
+        assert!(ended.stdout.contains("100 messages"), "{}", ended.stdout);
+    }
+}
+
+#[test]
+fn small_send_buffer_on_a_long_path_and_slow_server_are_told_apart() {
+    need_root!();
+    let world = World::new();
+    let text = "[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\nrate = '100Mbit/s'\ndelay = '20ms'\n";
+    let lab = UpLab::new(&world, "long", text);
+    let common =
+        ["--place", "server=b", "--place", "clients=a", "--size", "250kB", "--count", "10", "--json", "-q"];
+    for (more, resource) in
+        [(["--send-buffer", "16KiB"], "send_buffer"), (["--service", "1s"], "server_time")]
+    {
+        let document = lab.run("exchange", &[&common[..], &more].concat()).code(0).json();
+        let trial = &document["trials"][0];
+        assert_eq!(document["limit"]["resource"], resource, "{:#}", document["limit"]);
+        let share = |name: &str| metric(trial, name) / metric(trial, "response_mean_ms");
+        match resource {
+            "send_buffer" => assert!(share("write_mean_ms") > 0.7, "{trial}"),
+            _ => assert!(share("server_mean_ms") > 0.7 && share("write_mean_ms") < 0.3, "{trial}"),
+        }
+    }
+}
