@@ -8,6 +8,7 @@ use base::part::HostContext;
 use echo::{Echo, REGISTRY};
 use fleet::local::LocalBus;
 use jiff::Timestamp;
+use run::companions::Beside;
 use run::engine::{self, Event, Observer, Setting};
 use store::Store;
 use workload::{AnyWorkload, Workload};
@@ -44,7 +45,8 @@ fn search_finds_the_two_clients_that_the_server_answers_in_time() {
     let mut bus = LocalBus::new(REGISTRY.part_kinds(), host);
     let mut store = Store::open(folder.path()).unwrap();
     let id = store::new_run_id(Timestamp::now(), 1);
-    let setting = Setting { version: "0", id: id.clone(), environment: BTreeMap::new() };
+    let setting =
+        Setting { version: "0", id: id.clone(), environment: BTreeMap::new(), beside: Beside::default() };
     let echo = REGISTRY.workload("echo").unwrap();
     let (run, failure) = engine::make(echo, &plan, &mut bus, &mut store, &mut Quiet, setting).unwrap();
     assert!(failure.is_none(), "{failure:?}");
