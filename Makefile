@@ -10,6 +10,7 @@ help:
 	@echo "make test     install what the tests need, then run every test"
 	@echo "make quick    format, lint, and the unit tests of the crates that you changed"
 	@echo "make bench    compare side by side with other tools (some three hours on a quiet machine)"
+	@echo "             OHA=FILE, WRK=FILE: the peers of exchange, if they are not in the PATH"
 	@echo "             NEPER=FILE: with neper's tcp_rr beside daq; FILEBENCH=FILE: filebench beside files"
 	@echo "make deny     check licences, sources and advisories of dependencies (needs cargo-deny)"
 	@echo "make fuzz     fuzz every parser of foreign input for a minute each (needs cargo-fuzz)"
@@ -23,7 +24,7 @@ build:
 
 deps:
 	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc ss mkfs.ext3 mkfs.xfs mkfs.btrfs groff script setpriv \
-	  clang iperf3 nuttcp python3 java munged slurmctld slurmd srun ssh sshd shellcheck systemd-analyze
+	  clang iperf3 nuttcp openssl python3 java munged slurmctld slurmd srun ssh sshd shellcheck systemd-analyze s3fs rclone fusermount3
 
 test: deps check
 	@./scripts/build dev
@@ -40,9 +41,10 @@ check:
 	CUSTOM_LIBFUZZER_PATH=/none/libfuzzer.a cargo check --manifest-path fuzz/Cargo.toml --target-dir target
 
 bench: build
-	set -e; for suite in stream fleet lab transfer timeline; do \
+	set -e; for suite in stream fleet lab qos transfer timeline; do \
 	  cargo run --release --package kagiri-bench -- $$suite; done
 	cargo run --release --package kagiri-bench -- daq $(if $(NEPER),--neper $(NEPER))
+	cargo run --release --package kagiri-bench -- exchange $(if $(OHA),--oha $(OHA)) $(if $(WRK),--wrk $(WRK))
 	$(if $(FILEBENCH),cargo run --release --package kagiri-bench -- files --filebench $(FILEBENCH))
 
 deny:
