@@ -1,7 +1,7 @@
 //! Servers whose limit is known: the search finds it and names its cause.
 //!
 //! They are the ready plans with shorter holds, fewer confirmations (the disk plan: one variant) and a search
-//! that begins just below the known limit, so that each test takes about a minute.
+//! from just below the known limit to just above it, so that each test takes about a minute.
 
 use std::fs;
 use std::time::Duration;
@@ -59,7 +59,8 @@ fn a_slow_cpu_carries_five() {
     need_root!();
     let cost = |document: &Json| document["saturation"]["cpu"]["cost_per_load"].as_f64();
     let is_right = |cost: f64| (12.0..17.0).contains(&cost);
-    let plan = shortened("cpu-limited.toml", 3, "6s", "8s", Some("2s"));
+    let mut plan = shortened("cpu-limited.toml", 4, "6s", "8s", Some("2s"));
+    plan["stream"]["max"] = 6.into();
     let document = search(&plan, |it| found(it) == (5.0, "cpu") && cost(it).is_some_and(is_right));
     assert_eq!(found(&document), (5.0, "cpu"), "{}", document["limit"]);
     let cost = cost(&document).unwrap();
@@ -71,6 +72,7 @@ fn a_slow_disk_carries_four() {
     need_root!();
     need_programs!("mkfs.ext3");
     let mut plan = shortened("disk-limited.toml", 3, "6s", "10s", Some("2s"));
+    plan["stream"]["max"] = 5.into();
     // Long enough that five evenly spread streams read disjoint parts.
     plan["stream"]["content"]["duration"] = "150s".into();
     plan["variant"]
@@ -86,7 +88,8 @@ fn a_slow_disk_carries_four() {
 fn a_narrow_link_carries_four() {
     need_root!();
     need_programs!("ip", "tc");
-    let plan = shortened("network-limited.toml", 3, "5s", "8s", None);
+    let mut plan = shortened("network-limited.toml", 3, "5s", "8s", None);
+    plan["stream"]["max"] = 5.into();
     let is_confirmed = |it: &serde_json::Value| it["limit"]["certainty"] == "confirmed";
     // The link's queue may drop nothing: TCP small queues bound what the sender queues. So check the evidence
     // instead.

@@ -27,7 +27,7 @@ const HELD_LEAST: f64 = 0.25;
 /// Time from one search to the next while the capacity is steady and while it changes, and from one that a
 /// message ended to the next, in nanoseconds.
 const SEARCH_EVERY_NS: u64 = 10_000_000_000;
-const SEARCH_EVERY_CHANGING_NS: u64 = 2_000_000_000;
+const SEARCH_EVERY_CHANGING_NS: u64 = 3_000_000_000;
 const AGAIN_AFTER_NS: u64 = 1_000_000_000;
 /// The capacity counts as changing for this time after it differed by more than this share of what it was.
 const CHANGING_NS: u64 = 60_000_000_000;
@@ -276,10 +276,10 @@ mod tests {
         hold.confirmed(1_000_000_000, 17e6);
         assert_eq!(hold.bound(at(10.9)), Bound::Held, "that is no change");
         hold.confirmed(11_000_000_000, 15e6);
-        assert_eq!([hold.bound(at(12.9)), hold.bound(at(13.0))], [Bound::Held, Bound::Searching]);
+        assert_eq!([hold.bound(at(13.9)), hold.bound(at(14.0))], [Bound::Held, Bound::Searching]);
         // It finds nothing; the next is made as soon.
-        assert_eq!(hold.bound(Tick { is_queue: true, ..at(13.1) }), Bound::Confirmed);
-        assert_eq!([hold.bound(at(15.0)), hold.bound(at(15.2))], [Bound::Held, Bound::Searching]);
+        assert_eq!(hold.bound(Tick { is_queue: true, ..at(14.1) }), Bound::Confirmed);
+        assert_eq!([hold.bound(at(17.0)), hold.bound(at(17.2))], [Bound::Held, Bound::Searching]);
         hold.confirmed(70_000_000_000, 15e6);
         assert_eq!([hold.bound(at(79.9)), hold.bound(at(80.0))], [Bound::Held, Bound::Searching]);
     }
