@@ -164,10 +164,11 @@ impl Law {
         let seen = self.observer.observe(now_ns, dt_s, capacity, &self.settings, samples);
         let (mut control, ranking) = self.decide(now_ns, elapsed_s, &seen);
         let leased = self.leased_parts(now_ns);
+        let limits = self.leased_limits(now_ns, &ranking.limits);
         let allocation = Allocation {
             bulk: self.applied,
             leased: leased.as_deref(),
-            limits: &ranking.limits,
+            limits: &limits,
             classes: &ranking.classes,
             seen: &seen.classes,
             datagrams: &self.datagrams,
