@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::http2::Body;
+use super::connection::Body;
 use crate::http::tls::TlsClient;
 use crate::http::{Fed, Request, ResponseParser};
 use crate::payload;
