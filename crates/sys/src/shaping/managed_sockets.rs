@@ -1,5 +1,5 @@
-//! Sockets of other programs with a pacing rate, a priority or a congestion control of ours, and what they had
-//! before.
+//! Sockets of other programs with a pacing rate, a priority or a congestion control of ours, and what they
+//! had before.
 
 use std::collections::{HashMap, HashSet};
 

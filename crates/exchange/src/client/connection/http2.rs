@@ -16,12 +16,12 @@ use sys::net::{Moved, TcpSocket};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::transport::{Transport, TransportError};
-use crate::payload;
+use crate::payload::{BLOCK_BYTES, Body};
 
 /// Window of a response and of the connection: a reply of any usual size needs no waiting for updates.
 const WINDOW_BYTES: u32 = 16 << 20;
 /// Largest piece of a body that is handed over at once.
-const PIECE_BYTES: usize = payload::BLOCK_BYTES;
+const PIECE_BYTES: usize = BLOCK_BYTES;
 /// Polls of a connection before others have their turn.
 const POLLS_MAX: usize = 64;
 
@@ -105,31 +105,6 @@ impl AsyncWrite for Io {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Poll::Ready(Ok(()))
-    }
-}
-
-/// The body of a request.
-#[derive(Debug, Clone)]
-pub(crate) enum Body {
-    File(Bytes),
-    /// So much of the payload block.
-    Payload(u64),
-}
-
-impl Body {
-    pub(crate) fn bytes(&self) -> u64 {
-        match self {
-            Self::File(bytes) => bytes.len() as u64,
-            Self::Payload(bytes) => *bytes,
-        }
-    }
-
-    /// At most `most` bytes from `at` on, without a copy.
-    fn piece(&self, at: u64, most: usize) -> Bytes {
-        match self {
-            Self::File(bytes) => bytes.slice(at as usize..bytes.len().min(at as usize + most)),
-            Self::Payload(bytes) => Bytes::from_static(payload::slice(at, (bytes - at).min(most as u64))),
-        }
     }
 }
 

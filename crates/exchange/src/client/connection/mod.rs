@@ -12,7 +12,6 @@ use crate::http::tls;
 use http2::Http2;
 use transport::Transport;
 
-pub(crate) use http2::Body;
 pub(crate) use transport::TransportError;
 
 /// How bytes become messages on a connection.
