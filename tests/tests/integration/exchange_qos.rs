@@ -85,6 +85,34 @@ fn urgent_messages_are_in_time_with_a_policy_and_late_without() {
     world.assert_nothing_left(pid);
 }
 
+/// Beside UDP that a policy holds, bbr keeps an estimate of what was left before the policy made room.
+#[test]
+fn urgent_messages_of_bbr_are_in_time_beside_datagrams_that_a_policy_holds() {
+    need_root!();
+    let controls = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    if !controls.is_ok_and(|controls| controls.contains("bbr")) {
+        return kagiri_tests::skip("needs bbr");
+    }
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _beside = beside_others();
+    let world = World::new();
+    scene(&world);
+    world.write("lab.toml", format!("name = '{}'\n{}", unique_name("eb"), LAB.replace("'reno'", "'bbr'")));
+    let run = world.start(&["run", "plan.toml", "--json", "-q"]);
+    let pid = run.pid();
+    let document = run.end(PATIENCE).code(0).json();
+    let (without, with) = (trial(&document, "none"), trial(&document, "qos"));
+    eprintln!(
+        "bbr: in time {} without, {} with; 99 % within {} and {} ms",
+        metric(without, "in_time_ratio"),
+        metric(with, "in_time_ratio"),
+        metric(without, "response_p99_ms"),
+        metric(with, "response_p99_ms"),
+    );
+    assert!(metric(with, "in_time_ratio") > 0.9, "without {without:#}, with {with:#}");
+    world.assert_nothing_left(pid);
+}
+
 #[test]
 fn hosts_of_a_plan_follow_its_coordinator() {
     need_root!();
