@@ -91,7 +91,8 @@ mod tests {
         let of = CongestionControl::from_name;
         let (bbr, cubic) = (of("bbr"), of("cubic"));
         let mut congestion = Congestion { in_place: cubic, beside: None };
-        let [alarm, bulk] = &classes("")[..] else { panic!("two classes") };
+        let plain = classes("");
+        let (alarm, bulk) = (&plain[0], &plain[1]);
         assert_eq!(congestion.wanted(alarm, bbr, false), None, "no UDP");
         congestion.observe(0.4e6, 10e6);
         assert_eq!(congestion.wanted(alarm, bbr, false), None, "little UDP");
