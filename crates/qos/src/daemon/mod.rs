@@ -34,7 +34,7 @@ use crate::law::{Control, Law, Lease, START_BIT_PER_S, Settings, SocketSample, S
 use crate::policy::Policy;
 use change::{pacing, priority, target};
 use clients::{Clients, Seen};
-use congestion::Congestion;
+use congestion::{is_beside_datagrams, may_be_late_by};
 use datagrams::Datagrams;
 use discovery::{Discovery, Found};
 use groups::ClassGroup;
@@ -58,7 +58,6 @@ pub struct Daemon {
     /// Dropped before the discipline that their priorities mean.
     sockets: ManagedSockets,
     datagrams: Datagrams,
-    congestion: Congestion,
     /// By class; empty if there are none, and why.
     groups: Vec<ClassGroup>,
     groups_problem: Option<String>,
@@ -142,7 +141,6 @@ impl Daemon {
             messages: Messages::new(&policy),
             sockets: ManagedSockets::new(journal),
             datagrams: Datagrams::new(&policy, journal),
-            congestion: Congestion::new(),
             asked: ByCookie::default(),
             own_limits: ByCookie::default(),
             at_reading: ByCookie::default(),
@@ -189,9 +187,10 @@ impl Daemon {
             };
             new.into_iter().for_each(|new| self.sockets.assume_new_sockets_have(new));
         }
-        self.congestion.observe(self.datagrams.sent_by_bulk(&self.policy), control.bulk_bit_per_s);
+        let datagrams = self.datagrams.sent_by_bulk(&self.policy);
+        let is_beside = is_beside_datagrams(datagrams, control.bulk_bit_per_s);
         self.control = Some(control);
-        let problem = self.hindered();
+        let problem = if is_beside { self.late_by_bbr() } else { None };
         self.note(problem);
         self.release()?;
         Ok(self.enforce()?)
@@ -285,9 +284,7 @@ impl Daemon {
 
     /// The congestion control that a socket is to have; `None`: its own.
     fn congestion_of(&self, found: &Found) -> Option<CongestionControl> {
-        let class = &self.policy.classes[found.class];
-        found.flow.tcp.as_ref()?;
-        self.congestion.wanted(class, found.flow.congestion, self.has_congestion(found.flow.cookie))
+        found.flow.tcp.as_ref().and(self.policy.classes[found.class].congestion_control)
     }
 
     /// Whether the socket's congestion control was set here.
@@ -295,14 +292,16 @@ impl Daemon {
         self.sockets.applied(cookie).is_some_and(|change| change.congestion.is_some())
     }
 
-    /// Which urgent messages may be late because their sockets keep bbr.
-    fn hindered(&self) -> Option<String> {
-        let is_hindered = |found: &&Found| {
-            self.congestion.is_hindered(&self.policy.classes[found.class], found.flow.congestion)
+    /// Which messages are late on sockets that use bbr.
+    fn late_by_bbr(&self) -> Option<String> {
+        let is_late = |found: &&Found| {
+            let messages = self.messages.of_class(found.class);
+            self.policy.classes[found.class].is_urgent()
+                && may_be_late_by(found.flow.congestion, messages.count, messages.in_time)
         };
-        let class = self.found.iter().find(is_hindered)?.class;
+        let class = self.found.iter().find(is_late)?.class;
         Some(format!(
-            "Sockets of {} use bbr (sock_diag) beside UDP of bulk classes; their messages may be late. Set \
+            "Messages of {} are late, and sockets use bbr (sock_diag) beside UDP of bulk classes; try \
              congestion_control = \"cubic\" in the class.",
             self.policy.classes[class].name
         ))

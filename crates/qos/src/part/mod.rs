@@ -181,7 +181,7 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> PartError {
 
 /// The last part of the path, so that messages show the name that the user gave.
 fn file_name(name: &str) -> String {
-    let last = std::path::Path::new(name).file_name().map(|name| name.to_string_lossy().into_owned());
+    let last = Path::new(name).file_name().map(|name| name.to_string_lossy().into_owned());
     last.filter(|name| !name.is_empty()).unwrap_or_else(|| "policy.toml".to_owned())
 }
 

@@ -83,7 +83,7 @@ pub struct Class {
     pub floor: BitRate,
     /// Rate that the class never exceeds.
     pub ceiling: Option<BitRate>,
-    /// Congestion control of its TCP sockets; `None`: their own, as far as [`crate::daemon`] can leave it.
+    /// Congestion control of its TCP sockets; `None`: their own.
     pub congestion_control: Option<CongestionControl>,
     /// Programs may come into the class, and state more than it has, through [`crate::daemon`]'s socket.
     pub join: bool,
