@@ -1,7 +1,8 @@
 //! Whether late messages may be due to the congestion control of their sockets.
 //!
-//! bbr sends at the rate at which its own data was delivered lately. Beside UDP this can be what was left before
-//! the policy made room for a message, and bbr looks for more too slowly for one message (docs/qos.md, "bbr").
+//! bbr sends at the rate at which its own data was delivered lately. Beside UDP this can be what was left
+//! before the policy made room for a message, and bbr looks for more too slowly for one message (docs/qos.md,
+//! "bbr").
 
 use sys::net::CongestionControl;
 
@@ -16,8 +17,8 @@ pub fn is_beside_datagrams(datagrams: f64, bulk: f64) -> bool {
     datagrams > SHARE_MIN * bulk
 }
 
-/// Whether the messages of an urgent class are late, of which a socket uses `control`, and that is bbr, of any
-/// version.
+/// Whether the messages of an urgent class are late, of which a socket uses `control`, and that is bbr, of
+/// any version.
 pub fn may_be_late_by(control: Option<CongestionControl>, messages: u64, in_time: u64) -> bool {
     let is_bbr = control.is_some_and(|control| control.name().starts_with("bbr"));
     is_bbr && messages >= MESSAGES_MIN && (in_time as f64) < IN_TIME_MIN * messages as f64
