@@ -75,6 +75,8 @@ pub struct HostContext {
     pub journal_dir: PathBuf,
     /// The kagiri program itself, for parts that run as processes of their own.
     pub program: PathBuf,
+    /// Folder of this host's own credentials in a fleet; `None`: it has none.
+    pub credentials: Option<PathBuf>,
     /// Raised when the run is to end early.
     pub stop: Arc<AtomicBool>,
     /// Takes one line about what is being done now.
@@ -96,6 +98,7 @@ impl HostContext {
             storage: None,
             journal_dir,
             program,
+            credentials: None,
             stop: Arc::default(),
             say: Arc::new(|_| {}),
             announce: None,

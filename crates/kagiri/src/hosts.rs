@@ -96,9 +96,11 @@ impl PlaceArgs {
 /// The hosts that a plan needs, over all its variants.
 pub fn wishes(plan: &Plan) -> Vec<Wish> {
     let placed = plan.variants.iter().flat_map(|variant| variant.place.values()).cloned();
-    let enforcing = plan.variants.iter().filter_map(|variant| Some(variant.qos.as_ref()?.hosts()));
+    let policies = || plan.variants.iter().filter_map(|variant| variant.qos.as_ref());
+    let enforcing = policies().map(|qos| qos.hosts());
+    let coordinating = policies().filter_map(|qos| qos.coordinator());
     let mut all: Vec<Wish> = Vec::new();
-    for wish in placed.chain(enforcing).filter_map(|wish| wish.of_others()) {
+    for wish in placed.chain(enforcing).chain(coordinating).filter_map(|wish| wish.of_others()) {
         if !all.contains(&wish) {
             all.push(wish);
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use base::part::HERE;
 use base::plan::Plan;
 use qos::policy::{Policy, TEXT_BYTES_MAX};
 use run::companions::VariantPolicy;
@@ -44,8 +45,16 @@ pub fn of_plan(plan: &Plan, hosts: &HostArgs) -> Result<BTreeMap<String, Variant
                 variant.name
             )));
         }
-        let file = wish.policy.clone();
-        policies.insert(variant.name.clone(), VariantPolicy { file, text, policy, hosts: wish.hosts() });
+        let coordinator = wish.coordinator();
+        if is_in_lab && coordinator.as_ref().is_some_and(|wish| wish.matches(HERE)) {
+            return Err(Failure::usage(format!(
+                "variant '{}': qos.coordinator would run on this machine, outside of the lab; name a host of \
+                 the lab",
+                variant.name
+            )));
+        }
+        let (file, hosts) = (wish.policy.clone(), wish.hosts());
+        policies.insert(variant.name.clone(), VariantPolicy { file, text, policy, hosts, coordinator });
     }
     Ok(policies)
 }

@@ -20,7 +20,10 @@ pub mod split;
 pub mod verdict;
 
 /// The parts of this crate that a run can place.
-pub const PARTS: &[base::part::PartKind] = &[workload::part::kind::<part::PolicyPart>()];
+pub const PARTS: &[base::part::PartKind] = &[
+    workload::part::kind::<part::PolicyPart>(),
+    workload::part::kind::<part::coordinator::CoordinatorPart>(),
+];
 
 /// Lowest rate that a socket may be paced at, bit/s. Rate 0 means "unlimited" to the kernel (socket(7),
 /// `SO_MAX_PACING_RATE`), and a socket sleeps on its pacing timer until its next segment is due.

@@ -1,10 +1,12 @@
-//! Parts that accompany each trial beside those of its workload: a policy of `kagiri qos` in force, and the
-//! steps of a lab's links.
+//! Parts that accompany each trial beside those of its workload: a policy of `kagiri qos` in force, the
+//! coordinator of its hosts, and the steps of a lab's links.
+
+mod doubt;
+mod policy_table;
 
 use std::collections::BTreeMap;
 
-use base::doubt::{Doubt, WorkloadDoubt};
-use base::format::quantity;
+use base::doubt::Doubt;
 use base::outcome::{Cell, Table};
 use base::part::{Endpoints, HERE, PartError, PartSpec};
 use base::placement::Wish;
@@ -12,22 +14,26 @@ use base::series::Series;
 use base::workload::Judgement;
 use fleet::{Bus, BusError};
 use lab::link_steps::{LinkSteps, LinkStepsTask};
-use qos::daemon::ClassStatus;
+use lab::state::StepDone;
+use qos::daemon::LeaseState;
+use qos::part::coordinator::{CoordinatorPart, CoordinatorReport, CoordinatorTask};
 use qos::part::{PolicyPart, PolicyReport, PolicyTask};
 use qos::policy::Policy;
-use qos::verdict::Judgement as ClassJudgement;
-use serde::Serialize;
 use serde_json::{Value, json};
 use workload::part::{self, Part};
 
 use crate::placed;
 use crate::run_error::RunError;
+use doubt::CompanionDoubt;
 
 /// The role of a policy in messages and names of parts.
 const QOS: &str = "qos";
+const COORDINATOR: &str = "qos-coordinator";
 const STEPS: &str = "link-steps";
 /// A step is exact within this time.
 const STEP_LATE_US_MAX: f64 = 20_000.0;
+/// Share of the coordinator's steps that may come too late.
+const LATE_STEPS_MAX: f64 = 0.05;
 /// Series of the rate of a link with steps.
 const LINK_RATE: &str = "link_rate_bit_per_s";
 
@@ -48,6 +54,8 @@ pub struct VariantPolicy {
     pub text: String,
     pub policy: Policy,
     pub hosts: Wish,
+    /// The host that coordinates them; `None`: the plan names none.
+    pub coordinator: Option<Wish>,
 }
 
 /// The first rate of a link, and its lab has steps for it.
@@ -80,6 +88,7 @@ impl VariantPolicy {
         json!({
             "file": self.file,
             "hosts": self.hosts.hosts,
+            "coordinator": self.coordinator.as_ref().map(|wish| &wish.hosts),
             "text": self.text,
             "classes": judged.collect::<Vec<_>>(),
         })
@@ -124,11 +133,20 @@ impl Beside {
     }
 
     fn of_policy(&self, variant: &str, bus: &dyn Bus) -> Result<Companions<'_>, RunError> {
-        let mut companions = Companions { specs: Vec::new(), policy: None, links: &[] };
+        let mut companions = Companions { specs: Vec::new(), coordinator: None, policy: None, links: &[] };
         let Some(policy) = self.policies.get(variant) else { return Ok(companions) };
         let hosts = placed::hosts_of("qos.hosts", &policy.hosts, bus)?;
-        let task = PolicyTask { name: policy.file.clone(), text: policy.text.clone() };
+        let (name, text) = (&policy.file, &policy.text);
+        if let Some(wish) = &policy.coordinator {
+            let host = one_host("qos.coordinator", wish, bus)?;
+            let (name, text, hosts) = (name.clone(), text.clone(), hosts.clone());
+            let task = CoordinatorTask { name, text, host: host.clone(), hosts };
+            let spec = part::spec::<CoordinatorPart>(COORDINATOR.to_owned(), &host, &task)?;
+            companions.coordinator = Some(spec);
+        }
         for host in &hosts {
+            let coordinator = policy.coordinator.as_ref().map(|_| (COORDINATOR.to_owned(), host.clone()));
+            let task = PolicyTask { name: name.clone(), text: text.clone(), coordinator };
             let name = part::name(QOS, host, hosts.len() == 1);
             companions.specs.push(part::spec::<PolicyPart>(name, host, &task)?);
         }
@@ -137,26 +155,44 @@ impl Beside {
     }
 }
 
+/// The host of a key that names one.
+/// Errors: there is none, or there are several.
+fn one_host(key: &str, wish: &Wish, bus: &dyn Bus) -> Result<String, RunError> {
+    let mut hosts = placed::hosts_of(key, wish, bus)?;
+    match (hosts.pop(), hosts.is_empty()) {
+        (Some(host), true) => Ok(host),
+        _ => Err(RunError::new(format!("{key} = \"{}\" names several hosts; name one", wish.hosts))),
+    }
+}
+
 /// The parts that accompany a trial.
 pub(crate) struct Companions<'a> {
+    /// Without the coordinator.
     specs: Vec<PartSpec>,
+    coordinator: Option<PartSpec>,
     policy: Option<&'a VariantPolicy>,
     links: &'a [SteppingLink],
 }
 
 impl Companions<'_> {
+    /// The coordinator is the last to be stopped: a host that it leaves counts as alone.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.specs.iter().map(|spec| spec.name.as_str())
+        self.specs.iter().chain(&self.coordinator).map(|spec| spec.name.as_str())
     }
 
-    /// Places and prepares them: the policies are in force then.
+    /// Places and prepares them: the policies are in force then, and follow their coordinator.
     pub(crate) fn prepare(&self, bus: &mut dyn Bus) -> Result<(), BusError> {
-        let names: Vec<&str> = self.names().collect();
+        let mut peers = Endpoints::new();
+        if let Some(coordinator) = &self.coordinator {
+            bus.place(vec![coordinator.clone()])?;
+            peers = bus.prepare(&[&coordinator.name], &peers)?;
+        }
+        let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
         if names.is_empty() {
             return Ok(());
         }
         bus.place(self.specs.clone())?;
-        bus.prepare(&names, &Endpoints::new()).map(drop)
+        bus.prepare(&names, &peers).map(drop)
     }
 
     /// Adds what they report to a trial's judgement.
@@ -167,31 +203,33 @@ impl Companions<'_> {
         reports: &BTreeMap<String, Value>,
     ) -> Result<(), PartError> {
         let mut verified = (0, 0);
-        for spec in &self.specs {
+        for spec in self.specs.iter().chain(&self.coordinator) {
             let Some(report) = reports.get(&spec.name) else { continue };
             let what = || format!("the report of {}", spec.name);
-            if spec.kind == LinkSteps::KIND {
-                let report: <LinkSteps as Part>::Report = part::read(report, what)?;
-                let rates = link_rate(self.links, &report.done);
-                let phases = rates.as_ref().and_then(|rates| phases(rates, judgement));
-                judgement.account.tables.extend(phases);
-                judgement.series.extend(rates);
-                let late = report.done.iter().map(|step| step.late_us).fold(0.0, f64::max);
-                if late > STEP_LATE_US_MAX {
-                    judgement.doubts.push(CompanionDoubt::StepLate { late_ms: late / 1e3 }.into());
+            let doubts = match spec.kind.as_str() {
+                LinkSteps::KIND => {
+                    let report: <LinkSteps as Part>::Report = part::read(report, what)?;
+                    self.add_steps(judgement, &report.done)
                 }
-            } else if let Some(policy) = self.policy {
-                let report: PolicyReport = part::read(report, what)?;
-                let status = &report.status;
-                verified.0 += status.socket_readings_verified;
-                verified.1 += status.socket_readings;
-                judgement.account.tables.push(table(policy, &spec.host, &report));
-                let problems = status.problems.iter().cloned();
-                judgement.doubts.extend(problems.map(|problem| {
-                    let doubt = Doubt::from(CompanionDoubt::PolicyProblem { problem });
-                    if spec.host == HERE { doubt } else { doubt.on(&spec.host) }
-                }));
-            }
+                CoordinatorPart::KIND => {
+                    let report: CoordinatorReport = part::read(report, what)?;
+                    let is_late = report.late_steps as f64 > LATE_STEPS_MAX * report.steps as f64;
+                    let (late, steps) = (report.late_steps, report.steps);
+                    Vec::from_iter(is_late.then_some(CompanionDoubt::CoordinatorLate { late, steps }))
+                }
+                _ => {
+                    let Some(policy) = self.policy else { continue };
+                    let report: PolicyReport = part::read(report, what)?;
+                    verified.0 += report.status.socket_readings_verified;
+                    verified.1 += report.status.socket_readings;
+                    judgement.account.tables.push(policy_table::table(policy, &spec.host, &report));
+                    doubts_of_policy(&report)
+                }
+            };
+            judgement.doubts.extend(doubts.into_iter().map(|doubt| {
+                let doubt = Doubt::from(doubt);
+                if spec.host == HERE { doubt } else { doubt.on(&spec.host) }
+            }));
         }
         if self.policy.is_some() {
             let share = (verified.1 > 0).then(|| verified.0 as f64 / verified.1 as f64);
@@ -199,46 +237,30 @@ impl Companions<'_> {
         }
         Ok(())
     }
+
+    /// The rate of the link over time, and what was measured at each.
+    fn add_steps(&self, judgement: &mut Judgement, done: &[StepDone]) -> Vec<CompanionDoubt> {
+        let rates = link_rate(self.links, done);
+        let phases = rates.as_ref().and_then(|rates| phases(rates, judgement));
+        judgement.account.tables.extend(phases);
+        judgement.series.extend(rates);
+        let late = done.iter().map(|step| step.late_us).fold(0.0, f64::max);
+        let is_late = late > STEP_LATE_US_MAX;
+        Vec::from_iter(is_late.then_some(CompanionDoubt::StepLate { late_ms: late / 1e3 }))
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-enum CompanionDoubt {
-    /// A link changed its rate later than its schedule says.
-    StepLate { late_ms: f64 },
-    /// The policy in force reported this.
-    PolicyProblem { problem: String },
-}
-
-impl WorkloadDoubt for CompanionDoubt {
-    fn message(&self) -> String {
-        match self {
-            Self::StepLate { late_ms } => {
-                format!("a link changed its rate {} late", quantity(Some(late_ms / 1e3), "s"))
-            }
-            Self::PolicyProblem { problem } => {
-                format!("the policy in force reported: {}", problem.trim_end_matches('.'))
-            }
-        }
-    }
-
-    fn advice(&self) -> &'static str {
-        match self {
-            Self::StepLate { .. } => "repeat on a quiet machine",
-            Self::PolicyProblem { .. } => "fix this and measure again; docs/qos.md says what is enforced",
-        }
-    }
-
-    fn gravity(&self) -> f64 {
-        match self {
-            Self::StepLate { late_ms } => *late_ms,
-            Self::PolicyProblem { .. } => 0.0,
-        }
-    }
+fn doubts_of_policy(report: &PolicyReport) -> Vec<CompanionDoubt> {
+    let status = &report.status;
+    let problem = |problem: &String| CompanionDoubt::PolicyProblem { problem: problem.clone() };
+    let problems = status.problems.iter().map(problem);
+    let alone = status.hosts.iter().filter(|hosts| hosts.state == LeaseState::Alone);
+    let alone = alone.map(|hosts| CompanionDoubt::HostAlone { problem: policy_table::why(hosts).to_owned() });
+    problems.chain(alone).collect()
 }
 
 /// The rate of the first link with steps. A step is two points at the same time.
-fn link_rate(links: &[SteppingLink], done: &[lab::state::StepDone]) -> Option<Series> {
+fn link_rate(links: &[SteppingLink], done: &[StepDone]) -> Option<Series> {
     let link = links.first()?;
     let mut series = Series::new(LINK_RATE, "bit/s");
     let mut rate = link.first_bit_per_s as f64;
@@ -281,61 +303,8 @@ fn phases(rates: &Series, judgement: &Judgement) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-fn table(policy: &VariantPolicy, host: &str, report: &PolicyReport) -> Table {
-    let on = if host == HERE { String::new() } else { format!(" on {host}") };
-    let file = std::path::Path::new(&policy.file).file_name();
-    let file = file.map_or_else(|| policy.file.clone(), |name| name.to_string_lossy().into_owned());
-    let columns = [
-        ("class", ""),
-        ("verdict", ""),
-        ("target", "s"),
-        ("predicted", "s"),
-        ("messages", ""),
-        ("in time", "%"),
-        ("99 % within", "s"),
-        ("UDP sent", "bit/s"),
-    ];
-    let mut table = Table::new(format!("policy in force{on}: {file}"), &columns);
-    let judged = policy.policy.classes.iter().zip(policy.policy.judge());
-    for ((class, judged), status) in judged.zip(&report.status.classes) {
-        table.rows.push(row(class.target.map(|target| target.s()), &judged, status, report.age_s));
-    }
-    let status = &report.status;
-    table.notes.push(match status.socket_readings {
-        0 => "No TCP socket was limited.".to_owned(),
-        all => format!(
-            "The kernel confirmed the rate at {} of {all} readings of limited TCP sockets.",
-            status.socket_readings_verified
-        ),
-    });
-    if let Some(capacity) = status.capacity_bit_per_s {
-        table.notes.push(format!("Payload that the link carries: {}.", quantity(Some(capacity), "bit/s")));
-    }
-    table.notes.extend(status.problems.iter().cloned());
-    table.without_unknown_columns()
-}
-
-fn row(target_s: Option<f64>, judged: &ClassJudgement, status: &ClassStatus, age_s: f64) -> Vec<Cell> {
-    let number = |value: Option<f64>| value.map_or(Cell::Unknown, Cell::from);
-    let messages = (status.messages > 0).then_some(status.messages as f64);
-    let predicted = judged.predicted_response_s.filter(|_| target_s.is_some());
-    let sent = status.udp.as_ref().map(|udp| udp.sent_bytes as f64 * 8.0 / age_s);
-    vec![
-        status.name.as_str().into(),
-        judged.verdict.name().into(),
-        number(target_s),
-        number(predicted),
-        number(messages),
-        number(messages.map(|all| 100.0 * status.in_time as f64 / all)),
-        number(status.transfer_p99_ms.map(|ms| ms / 1e3)),
-        number(sent),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
-    use lab::state::StepDone;
-
     use super::*;
 
     #[test]

@@ -39,6 +39,28 @@ fn url_is_measured_and_requirements_decide_the_exit_code() {
     }
 }
 
+/// TCP's handshake takes a round trip, before each message on a connection of its own.
+#[test]
+fn connect_time_is_a_round_trip_of_fresh_connections_and_nothing_of_persistent_ones() {
+    need_root!();
+    let world = World::new();
+    let text = "[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\nrate = '100Mbit/s'\ndelay = '20ms'\n";
+    let lab = UpLab::new(&world, "fresh", text);
+    let common =
+        ["--place", "server=b", "--place", "clients=a", "--size", "1kB", "--count", "10", "--json", "-q"];
+    let means = |connections: &str| {
+        let words = [&common[..], &["--connections", connections]].concat();
+        let document = lab.run("exchange", &words).code(0).json();
+        let of = |name: &str| metric(&document["trials"][0], name);
+        [of("connect_mean_ms"), of("response_mean_ms"), of("network_mean_ms")]
+    };
+    let [connect, response, network] = means("fresh");
+    assert!((40.0..60.0).contains(&connect), "connect {connect} ms, response {response} ms");
+    assert!(response >= connect + network && network >= 40.0, "{connect} + {network} of {response} ms");
+    let [connect, response, _] = means("persistent");
+    assert!(connect < 1.0 && response >= 40.0, "connect {connect} ms, response {response} ms");
+}
+
 #[test]
 fn small_send_buffer_on_a_long_path_and_slow_server_are_told_apart() {
     need_root!();

@@ -27,6 +27,19 @@ const PLAN: &str = "workload = 'exchange'\nlab = 'lab.toml'\n[place]\nserver = '
     target = '1s'\nport = 7102\n[[variant]]\nname = 'none'\n[[variant]]\nname = 'qos'\n\
     qos.policy = 'p.toml'\n";
 
+/// The same clients on two hosts behind one link.
+const LAB_OF_TWO: &str = "[host.robot-1]\nsettings = { tcp_congestion_control = 'reno' }\n[host.robot-2]\n\
+    settings = { tcp_congestion_control = 'reno' }\n[host.server]\n[switch.floor]\n[[link]]\n\
+    between = ['robot-1', 'floor']\n[[link]]\nbetween = ['robot-2', 'floor']\n[[link]]\nfrom = 'server'\n\
+    to = 'floor'\nrate = '20Mbit/s'\nbuffer = '300kB'\n";
+
+/// The policy on both hosts, coordinated by the server.
+fn plan_of_two() -> String {
+    PLAN.replace("clients = 'robots'", "clients = 'robot-*'")
+        .replace("background = 'robots'", "background = 'robot-1'")
+        .replace("hosts = ['robots']", "hosts = ['robot-*']\ncoordinator = 'server'")
+}
+
 fn scene(world: &World) {
     world.write("lab.toml", format!("name = '{}'\n{LAB}", unique_name("eq")));
     world.write("p.toml", POLICY);
@@ -72,6 +85,66 @@ fn urgent_messages_are_in_time_with_a_policy_and_late_without() {
     world.assert_nothing_left(pid);
 }
 
+/// Beside UDP that a policy holds, bbr keeps an estimate of what was left before the policy made room.
+#[test]
+fn urgent_messages_of_bbr_are_in_time_beside_datagrams_that_a_policy_holds() {
+    need_root!();
+    let controls = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    if !controls.is_ok_and(|controls| controls.contains("bbr")) {
+        return kagiri_tests::skip("needs bbr");
+    }
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _beside = beside_others();
+    let world = World::new();
+    scene(&world);
+    world.write("lab.toml", format!("name = '{}'\n{}", unique_name("eb"), LAB.replace("'reno'", "'bbr'")));
+    let run = world.start(&["run", "plan.toml", "--json", "-q"]);
+    let pid = run.pid();
+    let document = run.end(PATIENCE).code(0).json();
+    let (without, with) = (trial(&document, "none"), trial(&document, "qos"));
+    eprintln!(
+        "bbr: in time {} without, {} with; 99 % within {} and {} ms",
+        metric(without, "in_time_ratio"),
+        metric(with, "in_time_ratio"),
+        metric(without, "response_p99_ms"),
+        metric(with, "response_p99_ms"),
+    );
+    assert!(metric(with, "in_time_ratio") > 0.9, "without {without:#}, with {with:#}");
+    world.assert_nothing_left(pid);
+}
+
+#[test]
+fn hosts_of_a_plan_follow_its_coordinator() {
+    need_root!();
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _beside = beside_others();
+    let world = World::new();
+    scene(&world);
+    world.write("lab.toml", format!("name = '{}'\n{LAB_OF_TWO}", unique_name("e2")));
+    world.write("plan.toml", plan_of_two());
+    let run = world.start(&["run", "plan.toml", "--json", "-q"]);
+    let pid = run.pid();
+    let document = run.end(PATIENCE).code(0).json();
+    let (without, with) = (trial(&document, "none"), trial(&document, "qos"));
+    let words = format!("without {without:#}, with {with:#}");
+    assert!(metric(with, "in_time_ratio") > metric(without, "in_time_ratio") + 0.3, "{words}");
+    assert!(metric(with, "qos_verified_ratio") > 0.9, "{words}");
+    let tables = with["account"]["tables"].as_array().expect("tables");
+    for host in ["robot-1", "robot-2"] {
+        let title = format!("policy in force on {host}: p.toml");
+        let table = tables.iter().find(|table| table["title"] == title.as_str()).expect("the policy's table");
+        let is_led = |note: &Value| {
+            let note = note.as_str().unwrap_or_default();
+            note.starts_with("tls/") && note.ends_with(" granted this host its rates, as one of 2.")
+        };
+        assert!(table["notes"].as_array().expect("notes").iter().any(is_led), "{table}");
+    }
+    let is_alone = |doubt: &Value| doubt["kind"] == "host_alone";
+    assert!(!with["doubts"].as_array().expect("doubts").iter().any(is_alone), "{words}");
+    assert_eq!(document["environment"]["qos"]["qos"]["coordinator"], "server");
+    world.assert_nothing_left(pid);
+}
+
 #[test]
 fn ready_plans_are_valid_and_their_policies_promise_the_targets() {
     let world = World::new();
@@ -110,7 +183,9 @@ fn wrong_policy_is_refused_before_anything_starts() {
         ("hosts = ['robots']", "hosts = ['robot-*']", "names the host 'robot-*'"),
         ("hosts = ['robots']", "", "qos.hosts"),
         ("hosts = ['robots']", "hosts = 5", "expected a list of hosts"),
-        ("qos.policy", "qos.policies", "expected policy or hosts"),
+        ("qos.policy", "qos.policies", "expected policy, hosts or coordinator"),
+        ("hosts = ['robots']", "hosts = ['robots']\ncoordinator = 'here'", "outside of the lab"),
+        ("hosts = ['robots']", "hosts = ['robots']\ncoordinator = 'nas'", "names the host 'nas'"),
     ] {
         world.write("plan.toml", PLAN.replace(from, to));
         let refused = world.run(&["run", "plan.toml"]).fails(2, &[part]);

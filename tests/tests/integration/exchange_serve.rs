@@ -2,10 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::process::Command;
 use std::time::Duration;
 
 use exchange::wire::{Hello, MessageHeader, Purpose};
-use kagiri_tests::{Live, Namespaces, World, need_programs, need_root};
+use kagiri_tests::{Live, Namespaces, World, need_programs, need_root, wait_until};
 use nix::sys::signal::Signal;
 
 use crate::daq::{PATIENCE, metric};
@@ -24,6 +25,15 @@ fn serve(mut live: Live) -> (Live, String) {
 
 fn on_loopback(world: &World, words: &[&str]) -> (Live, String) {
     serve(world.start(&[&["exchange", "--serve", "--listen", "127.0.0.1:0"], words].concat()))
+}
+
+/// What the connections of a server have received, in bytes, as ss(8) shows it.
+fn received_bytes(address: &str) -> u64 {
+    let port = address.rsplit(':').next().expect("a port");
+    let output = Command::new("ss").args(["-tinH", &format!("sport = :{port}")]).output().expect("ss");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let counts = text.split("bytes_received:").skip(1).filter_map(|rest| rest.split_whitespace().next());
+    counts.map(|count| count.parse::<u64>().expect("a count")).sum()
 }
 
 /// Ctrl-C: the server ends, and prints what it has answered.
@@ -58,12 +68,26 @@ fn clients_are_served_until_ctrl_c_even_while_one_is_connected() {
 
 #[test]
 fn server_that_ends_within_a_trial_is_an_error_of_the_trial() {
+    need_programs!("ss");
     let world = World::new();
     let (live, address) = on_loopback(&world, &[]);
     let own = World::new();
-    let words = ["exchange", &address, "--rate", "50", "--time", "5s", "--timeout", "1s", "--json", "-q"];
+    let words = [
+        "exchange",
+        &address,
+        "--size",
+        "10kB",
+        "--rate",
+        "50",
+        "--time",
+        "5s",
+        "--timeout",
+        "1s",
+        "--json",
+        "-q",
+    ];
     let client = own.start(&words);
-    std::thread::sleep(Duration::from_secs(3));
+    wait_until("ten messages have come", PATIENCE, || received_bytes(&address) >= 100_000);
     live.signal(Signal::SIGINT);
     let served = live.end(SOON).code(0);
     let printed = served.stdout.clone() + &served.stderr;

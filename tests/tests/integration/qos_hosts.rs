@@ -15,7 +15,12 @@ use super::qos::ONE;
 const PATIENCE: Duration = Duration::from_secs(30);
 const SERVER: &str = include_str!("../../fixtures/qos/server.py");
 const ALARM: &str = include_str!("../../fixtures/qos/alarm.py");
+const BURST: &str = include_str!("../../fixtures/qos/burst.py");
 const TARGET_MS: f64 = 120.0;
+/// Alarms, and robots whose messages all together need nearly the whole link.
+const RANKED: &str = "[[class]]\nname = 'alarm'\nmatch = { command = 'burst.py alarm' }\npriority = 1\n\
+    target = '700ms'\nsize = '250kB'\nclients = 4\n[[class]]\nname = 'robots'\n\
+    match = { command = 'burst.py robots' }\npriority = 2\ntarget = '2s'\nsize = '300kB'\nclients = 8\n";
 const PORT: u16 = 7448;
 
 /// Two senders, and a server behind a link of 20 Mbit/s that both share. The reports pass this link, too.
@@ -28,16 +33,25 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        let mut scene = Self::of(&format!(
+            "[[class]]\nname = 'alarm'\nmatch = {{ command = 'alarm.py' }}\npriority = 1\n\
+             target = '{TARGET_MS}ms'\nsize = '50kB'\n\
+             [[class]]\nname = 'bulk'\nmatch = {{ cgroup = '/' }}\npriority = 5\n"
+        ));
+        scene.send_bulk();
+        scene
+    }
+
+    fn of(classes: &str) -> Self {
         let world = World::new();
         let net = Namespaces::new(&["a", "b", "base"]);
         let base = net.address("base");
         world.write("server.py", SERVER);
         world.write("alarm.py", ALARM);
+        world.write("burst.py", BURST);
         let policy = format!(
-            "[bottleneck]\ninterface = 'eth0'\ncapacity = '20Mbit/s'\ncoordinator = 'tls/{base}:{PORT}'\n\
-             [[class]]\nname = 'alarm'\nmatch = {{ command = 'alarm.py' }}\npriority = 1\n\
-             target = '{TARGET_MS}ms'\nsize = '50kB'\n\
-             [[class]]\nname = 'bulk'\nmatch = {{ cgroup = '/' }}\npriority = 5\n"
+            "[bottleneck]\ninterface = 'eth0'\ncapacity = '20Mbit/s'\n\
+             coordinator = 'tls/{base}:{PORT}'\n{classes}"
         );
         // Of one content: the name says which host a record is of.
         ["a.toml", "b.toml", "base.toml"].iter().for_each(|name| drop(world.write(name, &policy)));
@@ -48,15 +62,14 @@ impl Scene {
         // The fourth host of the network is the bridge; the link to the server is the slow one.
         let words = "tc qdisc add dev to-2 root tbf rate 20mbit burst 8kb limit 256kb";
         scene.on("hub", &words.split(' ').collect::<Vec<_>>()).end(PATIENCE).code(0);
-        scene.serve();
+        let mut server = scene.on("base", &["python3", "server.py", &scene.base]);
+        server.wait_for("ready", PATIENCE);
+        scene._programs.push(server);
         scene
     }
 
-    fn serve(&mut self) {
+    fn send_bulk(&mut self) {
         let base = self.base.clone();
-        let mut server = self.on("base", &["python3", "server.py", &base]);
-        server.wait_for("ready", PATIENCE);
-        self._programs.push(server);
         for (host, port) in [("a", "5201"), ("b", "5202")] {
             let mut server = self.on("base", &["iperf3", "-s", "-B", &base, "-p", port, "--forceflush"]);
             server.wait_for("listening", PATIENCE);
@@ -120,6 +133,25 @@ impl Scene {
         })
     }
 
+    /// A program that sends messages over several connections at once, as another of the same interval.
+    fn burst(&self, host: &str, name: &str, connections: &str, bytes: &str) -> Live {
+        let words = ["python3", "burst.py", name, &self.base, connections, bytes, "5", "4.0"];
+        let mut burst = self.on(host, &words);
+        burst.wait_for("ready", PATIENCE);
+        burst
+    }
+
+    /// Response times of alarms of one host and robots of the other, which send at once, in milliseconds.
+    fn at_once(&self) -> [Vec<f64>; 2] {
+        let robots = self.burst("b", "robots", "8", "300000");
+        let alarms = self.burst("a", "alarm", "4", "250000");
+        [alarms, robots].map(|burst| {
+            let text = burst.end(PATIENCE).code(0).stdout;
+            let line = text.lines().find(|line| line.starts_with("times")).expect("the times");
+            line.split_whitespace().skip(1).map(|word| word.parse().expect("a time")).collect()
+        })
+    }
+
     /// Response times of alarms, in milliseconds.
     fn alarms(&self, count: usize) -> Vec<f64> {
         let words = ["python3", "alarm.py", &self.base, &count.to_string(), "0.15"];
@@ -175,6 +207,35 @@ fn hosts_share_one_link_and_continue_without_their_coordinator() {
     successor.signal(Signal::SIGINT);
     let said = successor.end(PATIENCE).code(0);
     assert!(said.stderr.contains("a has joined") && said.stderr.contains("b has joined"), "{}", said.stderr);
+}
+
+#[test]
+fn more_urgent_messages_of_one_host_come_before_less_urgent_ones_of_another() {
+    need_root!();
+    need_programs!("python3", "tc");
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _beside = beside_others();
+    let scene = Scene::of(RANKED);
+    let in_time = |times: &[f64], target_ms: f64| {
+        times.iter().filter(|ms| **ms <= target_ms).count() as f64 / times.len() as f64
+    };
+    // Each host ranks its own classes only.
+    let daemons = ["a", "b"].map(|host| scene.enforce(host));
+    let [alarms, robots] = scene.at_once();
+    eprintln!("each host on its own: alarms {alarms:?}, robots {robots:?}");
+    assert!(in_time(&alarms, 700.0) < 0.5, "on their own: {alarms:?}");
+
+    let coordinator = scene.coordinate();
+    scene.wait_for_state("leased");
+    let [alarms, robots] = scene.at_once();
+    let words = format!("coordinated: alarms {alarms:?}, robots {robots:?}");
+    eprintln!("{words}");
+    assert!(in_time(&alarms, 700.0) > 0.9, "{words}");
+    assert!(in_time(&robots, 2500.0) > 0.9, "{words}");
+    for live in daemons.into_iter().chain([coordinator]) {
+        live.signal(Signal::SIGINT);
+        live.end(PATIENCE).code(0);
+    }
 }
 
 #[test]

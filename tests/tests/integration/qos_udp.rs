@@ -170,6 +170,30 @@ fn udp_and_tcp_of_a_class_keep_its_ceiling_together() {
 }
 
 #[test]
+fn congestion_control_of_a_class_is_set_and_put_back() {
+    need_root!();
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _beside = beside_others();
+    let mut scene = Scene::new("50Mbit/s'\ncongestion_control = 'cubic");
+    let _client = scene.iperf3("5305", &["-C", "reno"]);
+    let uses = |name: &str| {
+        let text = scene.text("a", &["ss", "-tinH", "dport = :5305"]);
+        text.lines().any(|line| line.trim_start().starts_with(name) && line.contains("bytes_sent"))
+    };
+    assert!(uses("reno") && !uses("cubic"));
+    let daemon = scene.enforce();
+    wait_until("its connections use cubic", PATIENCE, || uses("cubic") && !uses("reno"));
+    wait_until("the status says so", PATIENCE, || scene.class()["congestion"]["name"] == "cubic");
+    daemon.signal(Signal::SIGINT);
+    daemon.end(PATIENCE).code(0);
+    assert!(uses("reno") && !uses("cubic"), "it has its own again");
+    let daemon = scene.enforce();
+    wait_until("its connections use cubic", PATIENCE, || uses("cubic"));
+    daemon.signal(Signal::SIGKILL);
+    wait_until("the guardian has put it back", PATIENCE, || uses("reno") && !uses("cubic"));
+}
+
+#[test]
 fn foreign_discipline_is_named_and_never_replaced() {
     need_root!();
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

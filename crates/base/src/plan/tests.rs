@@ -50,7 +50,12 @@ fn policy_of_a_variant_takes_what_it_leaves_out_from_the_plan() {
     assert_eq!(found, [None, of("a.toml", "robot-*, background"), of("b.toml", "robot-1")]);
     assert_eq!(read(&plan.to_toml().unwrap()).unwrap(), plan);
     let plain = read("workload = 'stream'\nqos.policy = 'a.toml'\n").unwrap();
-    assert_eq!(plain.variants[0].qos.as_ref().unwrap().hosts().hosts, crate::part::HERE);
+    let plain = plain.variants[0].qos.as_ref().unwrap();
+    assert_eq!((plain.hosts().hosts.as_str(), plain.coordinator()), (crate::part::HERE, None));
+    let led = read("workload = 'stream'\nqos = { policy = 'a.toml', coordinator = ' desk ' }\n").unwrap();
+    let coordinator = led.variants[0].qos.as_ref().unwrap().coordinator();
+    assert_eq!(coordinator.map(|wish| wish.hosts).as_deref(), Some("desk"));
+    assert_eq!(read(&led.to_toml().unwrap()).unwrap(), led);
 }
 
 #[test]
@@ -66,6 +71,7 @@ fn plan_error_gives_line_and_expectation() {
         ("workload = 'stream'\n[qos]\npolice = 'a'\n", "line 3: qos.police: unknown key; expected policy"),
         ("workload = 'stream'\n[qos]\npolicy = 5\n", "line 3: qos.policy: expected the file"),
         ("workload = 'stream'\n[qos]\nhosts = [5]\n", "line 3: qos.hosts: expected a list"),
+        ("workload = 'stream'\n[qos]\ncoordinator = ['a']\n", "line 3: qos.coordinator: expected the name"),
         ("workload = 'stream'\n[[variant]]\nqos = 'a.toml'\n", "line 3: qos: expected a table"),
         ("workload = 'dream'\n", "there is no workload 'dream'"),
         ("workload = 'stream'\nrequire = ['quick']\n", "line 2: require"),

@@ -5,12 +5,11 @@ use std::collections::VecDeque;
 use sys::clock::monotonic_ns;
 use sys::net::{Moved, TcpSocket};
 
-use super::channel::{Channel, Link};
+use super::connection::{Channel, Link, TransportError};
 use super::protocol::{Came, Incoming, Outgoing, Protocol, Reply, of_status};
 use super::schedule::{Place, Schedule};
 use super::shared::Shared;
 use super::stats::{Fault, Moments};
-use super::transport::TransportError;
 use crate::report::Waits;
 use crate::settings::{Class, Sizes};
 use crate::wire::MessageHeader;

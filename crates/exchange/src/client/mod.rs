@@ -1,17 +1,15 @@
 //! The clients of one host: threads with an event loop each.
 
 mod busiest;
-mod channel;
 #[allow(clippy::module_inception, reason = "the client is what this folder is about")]
 mod client;
-mod http2;
+mod connection;
 pub mod part;
 mod protocol;
 mod sampler;
 mod schedule;
 mod shared;
 mod stats;
-mod transport;
 mod worker;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,6 +22,7 @@ use sys::net::NetError;
 
 use self::client::Client;
 use self::schedule::Place;
+use self::shared::Unconnected;
 use self::stats::ClassStats;
 use self::worker::Worker;
 use crate::report::ClientsReport;
@@ -72,8 +71,8 @@ pub(crate) enum GroupError {
          (ulimit -n) or use fewer clients"
     )]
     Files { clients: usize, needed: u64, limit: u64 },
-    #[error("{0}")]
-    Worker(String),
+    #[error(transparent)]
+    Unconnected(Unconnected),
     #[error("the run was stopped while its clients connected")]
     Stopped,
 }
@@ -82,7 +81,7 @@ pub(crate) enum GroupError {
 #[derive(Debug, Default)]
 struct Readiness {
     ready: AtomicUsize,
-    problem: Mutex<Option<String>>,
+    problem: Mutex<Option<Unconnected>>,
 }
 
 /// Clients that are connected and wait for the start.
@@ -123,7 +122,7 @@ impl Group {
         loop {
             let problem = self.readiness.problem.lock().unwrap_or_else(PoisonError::into_inner).clone();
             match problem {
-                Some(problem) => return Err(GroupError::Worker(problem)),
+                Some(problem) => return Err(GroupError::Unconnected(problem)),
                 None if self.readiness.ready.load(Ordering::Acquire) == self.number => return Ok(()),
                 None if is_stopped() => return Err(GroupError::Stopped),
                 None => std::thread::sleep(Duration::from_millis(1)),

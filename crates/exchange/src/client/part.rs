@@ -11,7 +11,8 @@ use sys::clock::monotonic_ns;
 use sys::net::SocketOptions;
 use workload::part::{self, Part, Peers};
 
-use super::{Group, GroupSpec, Protocol, Share, WorkerSpec};
+use super::connection::HandshakeError;
+use super::{Group, GroupError, GroupSpec, Protocol, Share, WorkerSpec};
 use crate::SERVER;
 use crate::http::tls::{CA_BYTES_MAX, Offer, TlsClient};
 use crate::http::{Request, Target};
@@ -225,16 +226,17 @@ impl Part for ClientsPart {
             self.attends =
                 Some(greet(server, Hello { purpose: Purpose::Attend, trial: self.task.trial, key })?);
         }
-        let advice = |problem: String| match settings.host {
-            Some(_) if settings.url().is_none() => {
-                format!("{problem}; is 'kagiri exchange --serve' running there?")
-            }
+        let failed = |error: GroupError| {
             // TLS and HTTP/2 have said what is wrong.
-            Some(_) if problem.starts_with("connect ") => problem,
-            Some(_) => format!("{problem}; is an HTTP server running there?"),
-            None => problem,
+            let is_unreachable = matches!(&error, GroupError::Unconnected(unconnected)
+                if matches!(unconnected.error, HandshakeError::Tcp(_)));
+            let advice = match settings.host.as_ref().filter(|_| is_unreachable) {
+                Some(_) if settings.url().is_none() => "; is 'kagiri exchange --serve' running there?",
+                Some(_) => "; is an HTTP server running there?",
+                None => "",
+            };
+            PartError::new(format!("{error}{advice}"))
         };
-        let failed = |error: super::GroupError| PartError::new(advice(error.to_string()));
         let group = Group::new(&GroupSpec { worker, shares, threads, seed }).map_err(failed)?;
         group.wait_ready(|| host.stop_requested()).map_err(failed)?;
         self.group = Some(group);

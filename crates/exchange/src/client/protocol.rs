@@ -2,10 +2,9 @@
 
 use bytes::Bytes;
 
-use super::http2::Body;
 use crate::http::tls::TlsClient;
 use crate::http::{Fed, Request, ResponseParser};
-use crate::payload;
+use crate::payload::{self, Body};
 use crate::wire::{HEADER_BYTES, Hello, MessageHeader, Purpose, ReplyHeader};
 
 const HEAD: usize = HEADER_BYTES as usize;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sys::net::SocketOptions;
 
+use super::connection::HandshakeError;
 use super::protocol::Protocol;
 use super::stats::ClassStats;
 use crate::settings::Class;
@@ -34,6 +35,24 @@ impl WorkerSpec {
     }
 }
 
+/// A connection to the server that did not come to be.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) struct Unconnected {
+    server: SocketAddr,
+    pub(crate) error: HandshakeError,
+}
+
+impl std::fmt::Display for Unconnected {
+    /// With the server's address, once.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (server, why) = (self.server.to_string(), self.error.to_string());
+        match why.contains(&server) {
+            true => f.write_str(&why),
+            false => write!(f, "connect {server}: {why}"),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) spec: WorkerSpec,
@@ -53,10 +72,9 @@ impl Shared {
         Self { spec, stats, scratch, receive: vec![0; 256 << 10], end_ns: u64::MAX, protocol_used: None }
     }
 
-    /// Why a connection failed, with the server's address.
-    pub(super) fn explain(&self, why: &str) -> String {
-        let server = self.spec.server.to_string();
-        if why.contains(&server) { why.to_owned() } else { format!("connect {server}: {why}") }
+    /// Why there is no connection to the server.
+    pub(super) fn unconnected(&self, error: HandshakeError) -> Unconnected {
+        Unconnected { server: self.spec.server, error }
     }
 
     /// When the last message has timed out.

@@ -7,10 +7,10 @@ use sys::clock::monotonic_ns;
 use sys::net::{Event, Interest};
 
 use super::busiest::Busiest;
-use super::channel::{Handshake, Link, Step};
 use super::client::{Began, Client};
+use super::connection::{Handshake, HandshakeError, Link, Step};
 use super::sampler::SocketSampler;
-use super::shared::{Shared, WorkerSpec};
+use super::shared::{Shared, Unconnected, WorkerSpec};
 use super::stats::{ClassStats, Fault};
 
 const CLIENT: u8 = 1;
@@ -26,7 +26,7 @@ pub(super) struct Worker {
     connector: Connector,
     /// Clients whose first connection is not there yet.
     unready: usize,
-    pub(super) problem: Option<String>,
+    pub(super) problem: Option<Unconnected>,
     start_ns: Option<u64>,
     begin_ns: u64,
     /// Clients that are not done.
@@ -124,7 +124,7 @@ impl Worker {
                 reactor.watch(&socket, Token::fixed(CLIENT, key as u32), interest).map(|()| socket)
             });
             let (before_start, protocol) = (self.start_ns.is_none(), &self.shared.spec.protocol);
-            let begun = watched.map_err(|error| error.to_string());
+            let begun = watched.map_err(HandshakeError::from);
             let begun = begun.and_then(|socket| Handshake::begin(socket, protocol, before_start));
             self.take_step(index, begun, reactor);
         }
@@ -146,7 +146,7 @@ impl Worker {
         }
     }
 
-    fn take_step(&mut self, index: usize, stepped: Result<Step, String>, reactor: &mut Reactor) {
+    fn take_step(&mut self, index: usize, stepped: Result<Step, HandshakeError>, reactor: &mut Reactor) {
         let (client, before_start) = (&mut self.clients[index], self.start_ns.is_none());
         match stepped {
             Ok(Step::Waiting(handshake)) => {
@@ -164,9 +164,10 @@ impl Worker {
                 client.connected(channel, &mut self.shared);
                 self.advance(index, reactor);
             }
-            Err(why) if before_start => self.problem = Some(self.shared.explain(&why)),
-            Err(why) => {
-                client.lose(Fault::Connect, &self.shared.explain(&why), &mut self.shared);
+            Err(error) if before_start => self.problem = Some(self.shared.unconnected(error)),
+            Err(error) => {
+                let why = self.shared.unconnected(error).to_string();
+                client.lose(Fault::Connect, &why, &mut self.shared);
                 self.set_timer(index, reactor);
             }
         }
@@ -239,7 +240,7 @@ impl StateMachine for Worker {
                 client.timer_ns = u64::MAX;
                 if self.start_ns.is_none() {
                     if matches!(client.link, Link::Handshake(_)) {
-                        self.problem = Some(self.shared.explain("the handshake did not end in time"));
+                        self.problem = Some(self.shared.unconnected(HandshakeError::Late));
                     }
                     return;
                 }

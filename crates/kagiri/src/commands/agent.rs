@@ -100,6 +100,7 @@ impl AgentArgs {
             program_group: self.group.clone(),
             ceilings: ceilings.map_err(Failure::usage)?,
             storage: dirs::lab_storage(),
+            credentials: identity.credentials().map(|own| own.dir),
             ..HostContext::here(data_dir.clone(), dirs::journal_dir(), program)
         };
         Ok(agent::AgentConfig {

@@ -153,6 +153,12 @@ impl Datagrams {
         self.classes.iter().map(rate).collect()
     }
 
+    /// What UDP sockets of bulk classes send, in bit/s as [`Self::sent`].
+    pub fn sent_by_bulk(&self, policy: &Policy) -> f64 {
+        let classes = policy.classes.iter().zip(self.sent());
+        classes.filter(|(class, _)| !class.is_urgent()).map(|(_, rate)| rate).sum()
+    }
+
     /// Sets the rates of the classes; makes the discipline if there is a UDP socket to limit. Returns a
     /// problem.
     pub fn enforce(

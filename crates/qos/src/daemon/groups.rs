@@ -50,7 +50,7 @@ impl ClassGroup {
         let set = match &mut self.new_sockets {
             Some(new_sockets) => new_sockets.set_pacing(pacing),
             None => {
-                let change = SocketChange { pacing: Some(pacing), priority: None };
+                let change = SocketChange { pacing: Some(pacing), ..SocketChange::default() };
                 let attached = NewSockets::attach(journal, self.group.folder(), change);
                 attached.map(|attached| self.new_sockets = Some(attached))
             }

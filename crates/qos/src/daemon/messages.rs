@@ -177,6 +177,7 @@ mod tests {
             memory: None,
             priority: None,
             tcp: Some(tcp),
+            congestion: None,
         };
         Found { flow, time_ns: 0, holder: SocketHolder { pid: 1, fd: 1 }, class: 0, is_new }
     }

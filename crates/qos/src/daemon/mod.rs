@@ -2,7 +2,9 @@
 //! the TCP sockets of bulk and of less urgent classes, and holds UDP sockets to a rate in front of the
 //! interface.
 
+mod change;
 mod clients;
+mod congestion;
 mod datagrams;
 mod discovery;
 mod groups;
@@ -16,17 +18,23 @@ use std::time::{Duration, Instant};
 use base::format::quantity;
 use sys::clock::monotonic_ns;
 use sys::journal::Journal;
+use sys::net::CongestionControl;
 use sys::process::{PacingRate, SocketChange};
 use sys::shaping::{ManagedSockets, SocketTarget};
 
-pub use status::{ClassStatus, DatagramStatus, HostsStatus, LeaseState, ProgramStatus, SocketStatus, Status};
+pub use status::{
+    ClassStatus, CongestionStatus, DatagramStatus, HostsStatus, LeaseState, ProgramStatus, SocketStatus,
+    Status,
+};
 
 use crate::SOCKET_RATE_MIN;
 use crate::by_cookie::{ByCookie, Cookies};
 use crate::hosts::HostFacts;
 use crate::law::{Control, Law, Lease, START_BIT_PER_S, Settings, SocketSample, State};
 use crate::policy::Policy;
+use change::{pacing, priority, target};
 use clients::{Clients, Seen};
+use congestion::{is_beside_datagrams, may_be_late_by};
 use datagrams::Datagrams;
 use discovery::{Discovery, Found};
 use groups::ClassGroup;
@@ -179,7 +187,11 @@ impl Daemon {
             };
             new.into_iter().for_each(|new| self.sockets.assume_new_sockets_have(new));
         }
+        let datagrams = self.datagrams.sent_by_bulk(&self.policy);
+        let is_beside = is_beside_datagrams(datagrams, control.bulk_bit_per_s);
         self.control = Some(control);
+        let problem = if is_beside { self.late_by_bbr() } else { None };
+        self.note(problem);
         self.release()?;
         Ok(self.enforce()?)
     }
@@ -270,6 +282,31 @@ impl Daemon {
         found.flow.tcp.is_some() && rate.is_some()
     }
 
+    /// The congestion control that a socket is to have; `None`: its own.
+    fn congestion_of(&self, found: &Found) -> Option<CongestionControl> {
+        found.flow.tcp.as_ref().and(self.policy.classes[found.class].congestion_control)
+    }
+
+    /// Whether the socket's congestion control was set here.
+    fn has_congestion(&self, cookie: u64) -> bool {
+        self.sockets.applied(cookie).is_some_and(|change| change.congestion.is_some())
+    }
+
+    /// Which messages are late on sockets that use bbr.
+    fn late_by_bbr(&self) -> Option<String> {
+        let is_late = |found: &&Found| {
+            let messages = self.messages.of_class(found.class);
+            self.policy.classes[found.class].is_urgent()
+                && may_be_late_by(found.flow.congestion, messages.count, messages.in_time)
+        };
+        let class = self.found.iter().find(is_late)?.class;
+        Some(format!(
+            "Messages of {} are late, and sockets use bbr (sock_diag) beside UDP of bulk classes; try \
+             congestion_control = \"cubic\" in the class.",
+            self.policy.classes[class].name
+        ))
+    }
+
     /// Why no target can be promised: each paced socket has a least rate.
     fn too_many_sockets(&self) -> Option<String> {
         let capacity = self.control.as_ref().filter(|control| control.is_known)?.capacity_bit_per_s;
@@ -288,9 +325,11 @@ impl Daemon {
     /// executed another.
     fn release(&mut self) -> sys::Result<()> {
         self.sockets.retain(|cookie| self.discovery.exists(cookie))?;
-        let is_managed = |found: &&Found| match found.flow.tcp {
-            Some(_) => self.is_paced(found),
-            None => self.datagrams.priority(found.class).is_some(),
+        let is_managed = |found: &&Found| match (&found.flow.tcp, self.congestion_of(found)) {
+            (None, _) => self.datagrams.priority(found.class).is_some(),
+            (Some(_), Some(_)) => true,
+            // It gets back all; a rate is set again.
+            (Some(_), None) => self.is_paced(found) && !self.has_congestion(found.flow.cookie),
         };
         let managed: Cookies = self.found.iter().filter(is_managed).map(|found| found.flow.cookie).collect();
         let left: Vec<u64> = self.sockets.cookies().filter(|cookie| !managed.contains(cookie)).collect();
@@ -305,8 +344,13 @@ impl Daemon {
     /// a program has set itself.
     fn enforce(&mut self) -> sys::Result<()> {
         let change = |found: &Found| match found.flow.tcp {
-            Some(_) if self.is_paced(found) => pacing(found, self.wanted(found.flow.cookie)?),
-            Some(_) => None,
+            Some(_) => {
+                let asked = self.wanted(found.flow.cookie).filter(|_| self.is_paced(found));
+                let congestion = self.congestion_of(found).filter(|own| Some(*own) != found.flow.congestion);
+                let pacing = asked.and_then(|asked| pacing(found, asked));
+                let change = SocketChange { pacing, congestion, ..SocketChange::default() };
+                (change != SocketChange::default()).then_some(change)
+            }
             None => priority(found, self.datagrams.priority(found.class)?),
         };
         let changes: Vec<(&Found, SocketChange)> =
@@ -345,27 +389,4 @@ fn law_of(policy: &Policy) -> Law {
     let mut law = Law::new(settings);
     law.set_beside_others();
     law
-}
-
-/// The change of a TCP socket that is to be paced at `asked` bit/s; `None` if the kernel paces it so already.
-fn pacing(found: &Found, asked: f64) -> Option<SocketChange> {
-    let asked = PacingRate::from_bit_per_s(asked as u64)?;
-    let reported = found.flow.tcp.as_ref()?.pacing_max_bytes_per_s?;
-    (reported != asked.bytes_per_s()).then_some(SocketChange { pacing: Some(asked), priority: None })
-}
-
-/// The change of a UDP socket that is to have this priority; `None` if it has.
-fn priority(found: &Found, priority: u32) -> Option<SocketChange> {
-    let is_set = found.flow.priority == Some(priority);
-    (!is_set).then_some(SocketChange { pacing: None, priority: Some(priority) })
-}
-
-fn target<'a>(found: &Found, change: SocketChange, discovery: &'a Discovery) -> Option<SocketTarget<'a>> {
-    Some(SocketTarget {
-        process: discovery.process(found)?,
-        fd: found.holder.fd,
-        inode: found.flow.inode,
-        cookie: found.flow.cookie,
-        change,
-    })
 }

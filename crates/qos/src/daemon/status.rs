@@ -57,6 +57,9 @@ pub struct ClassStatus {
     pub new_sockets_bit_per_s: Option<f64>,
     /// Why they are not: they are paced at the next tick.
     pub new_sockets_problem: Option<String>,
+    /// Congestion control that was set on its TCP sockets.
+    #[serde(default)]
+    pub congestion: Option<CongestionStatus>,
     /// Acknowledged by TCP since the start, bytes.
     pub acked_bytes: u64,
     /// Messages since the start; 0 for bulk.
@@ -66,6 +69,13 @@ pub struct ClassStatus {
     /// Of recent messages: from the first byte in the kernel to the last acknowledgement.
     pub transfer_p50_ms: Option<f64>,
     pub transfer_p99_ms: Option<f64>,
+}
+
+/// A congestion control that was set, and on how many sockets the kernel reports it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CongestionStatus {
+    pub name: String,
+    pub sockets: u64,
 }
 
 /// A host's place among others at the bottleneck.
@@ -190,12 +200,23 @@ fn class(daemon: &Daemon, at: usize) -> ClassStatus {
         group: group.map(ClassGroup::folder),
         new_sockets_bit_per_s: group.and_then(ClassGroup::bit_per_s),
         new_sockets_problem: group.and_then(|group| group.problem.clone()),
+        congestion: congestion(daemon, at),
         acked_bytes: messages.acked_bytes,
         messages: messages.count,
         in_time: messages.in_time,
         transfer_p50_ms: transfer_ms(0.5),
         transfer_p99_ms: transfer_ms(0.99),
     }
+}
+
+fn congestion(daemon: &Daemon, at: usize) -> Option<CongestionStatus> {
+    let set = |found: &Found| {
+        let ours = daemon.sockets.applied(found.flow.cookie)?.congestion?;
+        (found.class == at && found.flow.congestion == Some(ours)).then_some(ours)
+    };
+    let mut set = daemon.found.iter().filter_map(set);
+    let first = set.next()?;
+    Some(CongestionStatus { name: first.name().to_owned(), sockets: 1 + set.count() as u64 })
 }
 
 fn udp(daemon: &Daemon, at: usize) -> Option<DatagramStatus> {

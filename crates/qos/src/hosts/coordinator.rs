@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::share::{HostUse, shares};
+use super::urgent_share::{UrgentUse, urgent_shares};
 use super::wire::{self, ClassReport, Grant, Report};
 use super::{HOSTS_MAX, LEASE, STALE};
 use crate::law::{ClassSeen, ClassSettings, Control, Law, Observation, Settings, State, Tick};
@@ -151,10 +152,10 @@ impl Coordinator {
         law.set_delay_s(delay_s);
         law.set_programs(programs);
         law.set_datagrams(datagrams);
-        let control = law.tick_of_hosts(now_ns, &seen);
+        let (control, limits) = law.tick_of_hosts(now_ns, &seen);
         self.steps += 1;
         self.late_steps += u64::from(control.state == State::Late);
-        let grants = self.grants(now_ns, &control);
+        let grants = self.grants(now_ns, &control, &limits);
         self.control = Some(control);
         grants
     }
@@ -257,7 +258,8 @@ impl Coordinator {
         (0..self.settings.classes.len()).map(of_class).collect()
     }
 
-    fn grants(&mut self, now_ns: u64, control: &Control) -> Vec<(HostId, Grant)> {
+    /// `limits`: of urgent classes on all hosts together, in bit/s.
+    fn grants(&mut self, now_ns: u64, control: &Control, limits: &[Option<f64>]) -> Vec<(HostId, Grant)> {
         // With a given capacity, the share is that of TCP and UDP together.
         let bulk = match self.settings.given_bit_per_s {
             Some(_) => control.bulk_bit_per_s,
@@ -267,9 +269,12 @@ impl Coordinator {
         let uses: Vec<Vec<HostUse>> =
             self.hosts.values().map(|host| (0..classes).map(|at| host.uses(at)).collect()).collect();
         let shares = shares(bulk, &self.settings.classes, &uses);
+        let urgent: Vec<Vec<UrgentUse>> =
+            self.hosts.values().map(|host| (0..classes).map(|at| host.urgent_use(at)).collect()).collect();
+        let urgent = urgent_shares(limits, &urgent);
         let hosts = u16::try_from(self.hosts.len()).unwrap_or(u16::MAX);
         let mut grants = Vec::new();
-        for ((id, host), share) in self.hosts.iter_mut().zip(shares) {
+        for (((id, host), share), urgent) in self.hosts.iter_mut().zip(shares).zip(urgent) {
             let Some(report) = host.take_unanswered() else { continue };
             host.bulk_bit_per_s = share.bulk_bit_per_s;
             let grant = Grant {
@@ -279,7 +284,13 @@ impl Coordinator {
                 hosts,
                 capacity_bit_per_s: control.is_known.then(|| wire::rate(control.capacity_bit_per_s)),
                 bulk_bit_per_s: wire::rate(share.bulk_bit_per_s),
-                classes: share.classes.into_iter().map(wire::rate).collect(),
+                // A class is bulk or urgent: one of the two is 0.
+                classes: share
+                    .classes
+                    .iter()
+                    .zip(urgent)
+                    .map(|(bulk, most)| wire::rate(bulk + most))
+                    .collect(),
             };
             grants.push((id.clone(), grant));
         }
@@ -348,6 +359,13 @@ impl Host {
             is_tcp_backlogged: recent().any(|class| class.backlogged > 0),
             is_udp_active: mean(|class| class.datagrams_bit_per_s) > 0.0,
         }
+    }
+
+    fn urgent_use(&self, class: usize) -> UrgentUse {
+        self.last().map_or(UrgentUse::default(), |report| UrgentUse {
+            active: usize::from(report.classes[class].active),
+            need: f64::from(report.classes[class].active_need_bit_per_s),
+        })
     }
 }
 

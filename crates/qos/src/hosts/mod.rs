@@ -11,6 +11,7 @@
 mod coordinator;
 mod member;
 mod share;
+mod urgent_share;
 pub mod wire;
 
 use std::time::Duration;
@@ -18,6 +19,7 @@ use std::time::Duration;
 pub use coordinator::{Coordinator, HostId, HostSeen, Seen};
 pub use member::{Member, MemberState};
 pub use share::{HostUse, Shares, shares};
+pub use urgent_share::{UrgentUse, urgent_shares};
 
 use crate::law::Observation;
 use crate::policy::Policy;

@@ -81,6 +81,36 @@ fn given_capacity_less_the_largest_need_is_shared_evenly() {
     assert_eq!(bulk(&grants), [4.8, 4.8]);
 }
 
+/// Messages of 250 kB within 0.6 s need 3.9 Mbit/s each, those of 150 kB within 1 s 1.4 Mbit/s.
+const RANKED: &str = "[bottleneck]\ninterface = 'eth0'\ncapacity = '20Mbit/s'\ncoordinator = 'tls/a:1'\n\
+    [[class]]\nname = 'alarm'\nmatch = { process = 'a' }\npriority = 1\ntarget = '600ms'\nsize = '250kB'\n\
+    clients = 3\n[[class]]\nname = 'robots'\nmatch = { process = 'b' }\npriority = 2\ntarget = '1s'\n\
+    size = '150kB'\nclients = 8\n";
+
+#[test]
+fn less_urgent_class_of_one_host_leaves_what_a_more_urgent_one_of_another_needs() {
+    let policy = Policy::parse(RANKED).unwrap();
+    let mut scene = Scene { coordinator: Coordinator::new(&policy), ..Scene::new() };
+    let needs = |active: u16, need: f32| ClassReport {
+        active,
+        active_need_bit_per_s: need,
+        ..ClassReport::default()
+    };
+    let of = |alarms: u16, robots: u16| Report {
+        classes: vec![needs(alarms, 3.92e6 * f32::from(alarms)), needs(robots, 1.41e6 * f32::from(robots))],
+        ..report(0)
+    };
+    let mut robots = |a: Report, b: Report| {
+        let grants = (0..25).map(|_| scene.step(&[("a", a.clone()), ("b", b.clone())])).last().unwrap();
+        assert!(grants.iter().all(|(_, grant)| grant.classes[0] == 0.0), "the most urgent is not held");
+        grants.iter().map(|(_, grant)| (grant.classes[1] / 1e5).round() / 10.0).collect::<Vec<_>>()
+    };
+    // Of 18.6 Mbit/s, the idle alarms keep one message; three of them leave 6.8 Mbit/s.
+    assert_eq!(robots(of(0, 0), of(0, 8))[1], 14.6);
+    assert_eq!(robots(of(3, 0), of(0, 8))[1], 6.8);
+    assert_eq!(robots(of(3, 2), of(0, 6)), [1.7, 5.1], "by what the messages of each host need");
+}
+
 #[test]
 fn share_of_a_silent_host_is_given_to_others_after_its_lease() {
     let mut scene = Scene::settled(&["a", "b"]);

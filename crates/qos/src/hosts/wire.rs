@@ -102,7 +102,7 @@ pub struct Grant {
     pub capacity_bit_per_s: Option<f32>,
     /// All bulk of the host.
     pub bulk_bit_per_s: f32,
-    /// In the order of the policy; 0: the class has sent nothing.
+    /// In the order of the policy; 0: bulk that has sent nothing, or an urgent class without limit.
     pub classes: Vec<f32>,
 }
 

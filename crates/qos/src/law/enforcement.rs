@@ -1,8 +1,7 @@
 //! From the rates of classes to rates of sockets.
 
-use super::observer::{ClassSeen, Observer};
+use super::observer::{ClassSeen, Observer, SocketSample};
 use super::settings::{CHANGE_MIN, ClassSettings, Settings, SocketRate};
-use super::socket::SocketSample;
 use crate::SOCKET_RATE_MIN;
 use crate::allocate::{Share, weighted_max_min};
 use crate::rank::Class;

@@ -15,7 +15,8 @@ const LEAD: [f64; 2] = [0.25, 4.0];
 pub struct Lease {
     /// Aggregate rate of this host's bulk.
     pub bulk_bit_per_s: f64,
-    /// Parts of the classes of the policy; empty: by weight.
+    /// Parts of the classes of the policy; empty: by weight. Of urgent classes the most that they may
+    /// send; 0: no limit.
     pub class_bit_per_s: Vec<f64>,
     /// What the bottleneck carries of all hosts; `None`: not known yet.
     pub capacity_bit_per_s: Option<f64>,
@@ -67,10 +68,12 @@ impl Law {
         self.applied
     }
 
-    /// One step on what several hosts have seen together. The result has no rates of sockets.
-    pub fn tick_of_hosts(&mut self, now_ns: u64, seen: &Observation) -> Control {
+    /// One step on what several hosts have seen together. The result has no rates of sockets. Also returns
+    /// the most that each class may send on all hosts, in bit/s; `None`: no limit, or bulk.
+    pub fn tick_of_hosts(&mut self, now_ns: u64, seen: &Observation) -> (Control, Vec<Option<f64>>) {
         let elapsed_s = self.elapsed_s(now_ns);
-        self.decide(now_ns, elapsed_s, seen).0
+        let (control, ranking) = self.decide(now_ns, elapsed_s, seen);
+        (control, ranking.limits)
     }
 
     /// Growth beside other hosts, in bit/s per tick at one percent. A host with less than an even share grows
@@ -96,8 +99,24 @@ impl Law {
             None => 0.0,
         };
         // A class that UDP fills keeps a part: without one, it would count as not decided yet.
-        let left = |(at, part): (usize, &f64)| (part - sent(at)).max(part.min(SOCKET_RATE_MIN));
+        let left = |(at, part): (usize, &f64)| match self.settings.classes.get(at) {
+            Some(ClassSettings::Bulk { .. }) => (part - sent(at)).max(part.min(SOCKET_RATE_MIN)),
+            _ => 0.0,
+        };
         (!parts.is_empty()).then(|| parts.iter().enumerate().map(left).collect())
+    }
+
+    /// The most that each class may send: as this host ranks its own classes, and no more than the
+    /// coordinator leaves it beside more urgent classes of other hosts.
+    pub(super) fn leased_limits(&self, now_ns: u64, own: &[Option<f64>]) -> Vec<Option<f64>> {
+        let lease = self.lease(now_ns);
+        let leased = |at: usize| {
+            let is_urgent = matches!(self.settings.classes.get(at), Some(ClassSettings::Urgent { .. }));
+            let rate = lease.and_then(|lease| lease.class_bit_per_s.get(at)).copied();
+            rate.filter(|rate| is_urgent && *rate > 0.0)
+        };
+        let least = |(at, own): (usize, &Option<f64>)| own.iter().copied().chain(leased(at)).reduce(f64::min);
+        own.iter().enumerate().map(least).collect()
     }
 
     /// What the bottleneck carries of managed traffic, as far as it is known.
@@ -107,5 +126,37 @@ impl Law {
         }
         let is_given = self.settings.given_bit_per_s.is_some() && !self.is_beside_others;
         (is_given || self.confirmed.is_some()).then_some(self.capacity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Rank;
+    use super::*;
+
+    #[test]
+    fn urgent_class_keeps_to_what_the_coordinator_leaves_it_while_the_lease_holds() {
+        let urgent = |ceiling| ClassSettings::Urgent {
+            target_s: 1.0,
+            message_bytes: 150e3,
+            rank: Rank { ceiling, ..Rank::default() },
+        };
+        let settings = Settings {
+            period_s: Settings::PERIOD_S,
+            delay_s: 0.0,
+            start_bit_per_s: 5e6,
+            given_bit_per_s: Some(18e6),
+            classes: vec![urgent(f64::INFINITY), urgent(3e6)],
+        };
+        let mut law = Law::new(settings);
+        law.set_lease(Lease {
+            bulk_bit_per_s: 5e6,
+            class_bit_per_s: vec![4e6, 4e6],
+            hosts: 2,
+            until_ns: 100,
+            ..Lease::default()
+        });
+        assert_eq!(law.tick(0, &[]).class_rates, [Some(4e6), Some(3e6)]);
+        assert_eq!(law.tick(100, &[]).class_rates, [None, Some(3e6)], "the lease has ended");
     }
 }

@@ -5,32 +5,26 @@
 //! (docs/qos.md explains the steps, and compares laws). It is a state machine over plain data: the caller
 //! reads the sockets and the clock, and sets the rates.
 
-mod base_rtt;
 mod enforcement;
 mod episode;
 mod growth;
-mod history;
 mod lease;
 mod observer;
 mod queue_target;
 mod settings;
-mod socket;
 mod urgent;
 
-pub use history::Tick;
 pub use lease::Lease;
-pub use observer::{ClassSeen, Observation};
+pub use observer::{ClassSeen, Observation, SocketSample, Tick};
 pub use settings::{
     CHANGE_MIN, ClassSettings, Control, PAYLOAD_SHARE, Rank, START_BIT_PER_S, Settings, SocketRate, State,
     TRANSFER_SHARE_MIN,
 };
-pub use socket::SocketSample;
 
 use enforcement::Allocation;
 use episode::{Episode, ForeignQueue, Sending};
 use growth::{GROWTH_START, Hold};
-use history::History;
-use observer::Observer;
+use observer::{History, Observer};
 use queue_target::QueueTarget;
 use urgent::{Activities, Ranking};
 
@@ -164,10 +158,11 @@ impl Law {
         let seen = self.observer.observe(now_ns, dt_s, capacity, &self.settings, samples);
         let (mut control, ranking) = self.decide(now_ns, elapsed_s, &seen);
         let leased = self.leased_parts(now_ns);
+        let limits = self.leased_limits(now_ns, &ranking.limits);
         let allocation = Allocation {
             bulk: self.applied,
             leased: leased.as_deref(),
-            limits: &ranking.limits,
+            limits: &limits,
             classes: &ranking.classes,
             seen: &seen.classes,
             datagrams: &self.datagrams,

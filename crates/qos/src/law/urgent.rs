@@ -123,8 +123,9 @@ impl Activities {
             let of_datagrams = datagrams.get(at).copied().unwrap_or(0.0);
             classes.push(match *class {
                 ClassSettings::Urgent { target_s, rank, .. } => {
-                    let early_s =
-                        (1.0 - KAPPA) * (target_s - seen.base_s) / (settings.period_s + seen.base_s);
+                    // From when a message begins to when other classes follow.
+                    let follow_s = settings.period_s + settings.delay_s + seen.base_s;
+                    let early_s = (1.0 - KAPPA) * (target_s - seen.base_s) / follow_s;
                     let own = class.message_need(seen.base_s);
                     Class::Urgent(Urgent {
                         priority: rank.priority,

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use base::units::{BitRate, ByteSize, Span};
 use ipnet::IpNet;
+use sys::net::CongestionControl;
 use toml::Spanned;
 
 use super::matching::{Match, Overlap, Ports, User};
@@ -200,8 +201,24 @@ fn class(file: ClassFile, before: &[(Class, usize)]) -> Checked<Class> {
         weight,
         floor,
         ceiling: file.ceiling.map(Spanned::into_inner),
+        congestion_control: file.congestion_control.as_ref().map(congestion_control).transpose()?,
         join: file.join,
     })
+}
+
+fn congestion_control(name: &Spanned<String>) -> Checked<CongestionControl> {
+    let text = name.get_ref();
+    match CongestionControl::from_name(text) {
+        Some(control) => Ok(control),
+        None => {
+            let problem = format!(
+                "'{}' is no congestion control; write one that 'sysctl \
+                 net.ipv4.tcp_available_congestion_control' lists, such as \"cubic\"",
+                text.escape_debug()
+            );
+            wrong("class.congestion_control", name.span().start, problem)
+        }
+    }
 }
 
 fn check_ceiling(ceiling: &Spanned<BitRate>, floor: BitRate) -> Checked<()> {

@@ -26,6 +26,7 @@ mod raw;
 
 use base::plan::PlanError;
 use base::units::{BitRate, ByteSize, Span};
+use sys::net::CongestionControl;
 
 pub use matching::{Match, Overlap, Ports, SocketFacts, User};
 
@@ -82,6 +83,8 @@ pub struct Class {
     pub floor: BitRate,
     /// Rate that the class never exceeds.
     pub ceiling: Option<BitRate>,
+    /// Congestion control of its TCP sockets; `None`: their own.
+    pub congestion_control: Option<CongestionControl>,
     /// Programs may come into the class, and state more than it has, through [`crate::daemon`]'s socket.
     pub join: bool,
 }

@@ -40,6 +40,7 @@ pub(super) struct ClassFile {
     pub(super) weight: Option<Spanned<f64>>,
     pub(super) floor: Option<Spanned<BitRate>>,
     pub(super) ceiling: Option<Spanned<BitRate>>,
+    pub(super) congestion_control: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) join: bool,
 }

@@ -80,6 +80,7 @@ fn wrong_policy_is_refused_with_line_key_and_advice() {
         (one("match = { port = \"10-5\" }"), Some(7), "class.match.port", "5000-5010"),
         (one("match = { peer = \"nas\" }"), Some(7), "class.match.peer", "10.0.0.0/24"),
         (with("target = \"0s\""), Some(8), "class.target", "500ms"),
+        (with("congestion_control = \"fast lane\""), Some(8), "class.congestion_control", "\"cubic\""),
         (with("target = \"-5ms\""), Some(8), "target", "must not be negative"),
         (with("target = 500"), Some(8), "target", "the unit is missing"),
         (with("deadline = \"5ms\""), Some(8), "deadline", "unknown field `deadline`"),

@@ -17,6 +17,7 @@ fn class(name: &str, priority: u8) -> Class {
         weight: 1.0,
         floor: BitRate::default(),
         ceiling: None,
+        congestion_control: None,
         join: false,
     }
 }

@@ -122,12 +122,14 @@ impl fmt::Display for Undo {
             }
             Self::RestoreSocket { socket, original } => {
                 let (fd, pid) = (socket.fd, socket.pid);
-                let what = match (original.pacing.is_some(), original.priority.is_some()) {
-                    (true, true) => "pacing rate and priority",
-                    (false, true) => "priority",
-                    (_, false) => "pacing rate",
-                };
-                write!(f, "restore the {what} of socket {fd} of process {pid}")
+                let parts = [
+                    ("pacing rate", original.pacing.is_some()),
+                    ("priority", original.priority.is_some()),
+                    ("congestion control", original.congestion.is_some()),
+                ];
+                let parts: Vec<&str> =
+                    parts.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect();
+                write!(f, "restore the {} of socket {fd} of process {pid}", parts.join(" and "))
             }
             Self::RestoreNewSockets { group, .. } => {
                 write!(f, "restore the pacing rate and priority of new sockets of {}", group.display())

@@ -82,6 +82,7 @@ pub(super) fn restore_new_sockets(group: &Path, ours: &SocketChange, varies: boo
                 let original = SocketChange {
                     pacing: pacing.map(|_| PacingRate::UNLIMITED),
                     priority: priority.map(|_| 0),
+                    congestion: None,
                 };
                 match process.change(fd, now.cookie, original) {
                     Ok(_) if outcome == Outcome::AlreadyGone => outcome = Outcome::Done,

@@ -7,6 +7,7 @@
 //! `sendfile(2)` to a connection that the peer has reset raises `SIGPIPE`, which Rust programs ignore from
 //! start-up on.
 
+mod congestion_control;
 mod epoll;
 mod error;
 mod pipe;
@@ -15,6 +16,7 @@ pub(crate) mod socket_option;
 mod tcp;
 mod udp;
 
+pub use congestion_control::CongestionControl;
 pub use epoll::{Epoll, Event, Events, Interest, Waker};
 pub use error::NetError;
 pub use pipe::Pipe;

@@ -57,6 +57,7 @@ pub(crate) trait Plain: Copy {}
 impl Plain for libc::c_int {}
 impl Plain for u64 {}
 impl Plain for [u32; 16] {}
+impl Plain for [u8; 16] {}
 
 /// Lets calls that move bytes wait in the kernel, at most for `wait` (`SO_RCVTIMEO`, `SO_SNDTIMEO`,
 /// socket(7)), to the resolution of the kernel's timer tick. `None`: they do not wait at all.

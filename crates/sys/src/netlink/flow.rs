@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{BY_FAMILY, DIAG_INFO, DIAG_MESSAGE_BYTES, attributes, messages, u16_at, u32_at};
-use crate::net::TcpInfo;
+use crate::net::{CongestionControl, TcpInfo};
 
 /// `INET_DIAG_SKMEMINFO` (`linux/inet_diag.h`): the attribute that holds the array of `SK_MEMINFO_*`.
 pub(super) const DIAG_MEMORY: u16 = 7;
@@ -11,6 +11,8 @@ pub(super) const DIAG_MEMORY: u16 = 7;
 pub(super) const DIAG_TRAFFIC_CLASS: u16 = 6;
 /// `INET_DIAG_CLASS_ID`: the priority of the socket, unless its process has a class by net_cls.
 const DIAG_CLASS: u16 = 17;
+/// `INET_DIAG_CONG`: the name of the congestion control.
+pub(super) const DIAG_CONGESTION: u16 = 4;
 /// The places of members of `struct inet_diag_msg`.
 const STATE_AT: usize = 1;
 const PORTS_AT: usize = 4;
@@ -60,8 +62,9 @@ pub struct Flow {
     pub memory: Option<SocketMemory>,
     /// `SO_PRIORITY`; `None`: the kernel does not report it (before Linux 5.0).
     pub priority: Option<u32>,
-    /// `None` for UDP.
+    /// `None` for UDP, as below.
     pub tcp: Option<TcpInfo>,
+    pub congestion: Option<CongestionControl>,
 }
 
 impl Flow {
@@ -96,12 +99,14 @@ impl Flow {
             memory: None,
             priority: None,
             tcp: None,
+            congestion: None,
         };
         for (kind, content) in attributes(inside) {
             match kind {
                 DIAG_INFO => flow.tcp = Some(TcpInfo::parse(content)),
                 DIAG_MEMORY => flow.memory = memory(content),
                 DIAG_CLASS => flow.priority = u32_at(content, 0),
+                DIAG_CONGESTION => flow.congestion = CongestionControl::from_kernel(content),
                 _ => {}
             }
         }

@@ -4,7 +4,7 @@ use std::io;
 
 use nix::sys::socket::SockProtocol;
 
-use super::flow::{DIAG_MEMORY, DIAG_TRAFFIC_CLASS, Flow};
+use super::flow::{DIAG_CONGESTION, DIAG_MEMORY, DIAG_TRAFFIC_CLASS, Flow};
 use super::{BY_FAMILY, Netlink, diag_request, in_namespace_of};
 
 /// States of sockets that send or may send (`net/tcp_states.h`): all but TIME_WAIT, LISTEN and those of
@@ -31,7 +31,8 @@ impl FlowSampler {
         for (protocol, states) in [(libc::IPPROTO_TCP, TCP_STATES), (libc::IPPROTO_UDP, UDP_STATES)] {
             for family in [libc::AF_INET, libc::AF_INET6] {
                 let mut request = diag_request(family, protocol, states, 0);
-                request[2] |= 1 << (DIAG_MEMORY - 1) | 1 << (DIAG_TRAFFIC_CLASS - 1);
+                let more = [DIAG_MEMORY, DIAG_TRAFFIC_CLASS, DIAG_CONGESTION];
+                request[2] |= more.iter().fold(0, |bits, kind| bits | 1 << (kind - 1));
                 self.netlink.dump((BY_FAMILY, BY_FAMILY), &request, &mut |payload| {
                     if let Some(flow) = Flow::parse(payload) {
                         take(&flow);
@@ -70,6 +71,8 @@ mod tests {
         assert_eq!(info.pacing_max_bytes_per_s, Some(u64::MAX));
         assert!(info.received_segments > Some(0) && found.cookie != 0 && found.inode != 0, "{found:?}");
         assert!(found.memory.unwrap().send_max > 0, "{found:?}");
+        let usual = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
+        assert_eq!(found.congestion.unwrap().name(), usual.trim(), "{found:?}");
         // The listener has the same address as the accepted connection.
         assert_eq!(find(server.local_addr().unwrap(), true).len(), 1, "{flows:?}");
         let [found] = find(datagrams.local_addr().unwrap(), false)[..] else { panic!("{flows:?}") };

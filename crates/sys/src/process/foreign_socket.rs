@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::PidFd;
 use super::fd_table::FdTableReader;
-use crate::net::socket_option;
+use crate::net::{CongestionControl, socket_option};
 use crate::proc::start_ticks;
 
 /// The most that the kernel sends on a TCP socket, bytes of payload per second (`SO_MAX_PACING_RATE`,
@@ -61,6 +61,9 @@ pub struct SocketChange {
     /// ([`crate::shaping::Htb::socket_priority`]). Sockets that a listener accepts do not inherit it. Setting
     /// `IP_TOS` changes it, too.
     pub priority: Option<u32>,
+    /// `TCP_CONGESTION`; of TCP sockets only.
+    #[serde(default)]
+    pub congestion: Option<CongestionControl>,
 }
 
 impl SocketChange {
@@ -68,6 +71,7 @@ impl SocketChange {
     pub(crate) fn is_covered_by(&self, other: &Self) -> bool {
         (self.pacing.is_none() || other.pacing.is_some())
             && (self.priority.is_none() || other.priority.is_some())
+            && (self.congestion.is_none() || other.congestion.is_some())
     }
 }
 
@@ -81,6 +85,8 @@ pub struct SocketSettings {
     pub is_listening: bool,
     pub pacing: PacingRate,
     pub priority: u32,
+    /// `None`: it is no TCP socket.
+    pub congestion: Option<CongestionControl>,
 }
 
 /// Why a socket of another program could not be read or changed.
@@ -193,6 +199,7 @@ impl ForeignProcess {
                 is_listening: is_listening(socket.as_fd())?,
                 pacing: pacing_of(socket.as_fd())?,
                 priority: priority_of(socket.as_fd())?,
+                congestion: congestion_of(socket.as_fd()).ok(),
             })
         };
         read().map_err(|source| self.failed("read", fd, source))
@@ -228,6 +235,11 @@ impl ForeignProcess {
         if let Some(priority) = change.priority {
             before.priority = Some(priority_of(socket).map_err(failed)?);
             socket_option::set(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, priority.cast_signed())
+                .map_err(failed)?;
+        }
+        if let Some(congestion) = change.congestion {
+            before.congestion = Some(congestion_of(socket).map_err(failed)?);
+            socket_option::set(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, congestion.bytes())
                 .map_err(failed)?;
         }
         Ok(before)
@@ -275,6 +287,12 @@ fn pacing_of(socket: BorrowedFd<'_>) -> io::Result<PacingRate> {
         true => PacingRate::from_kernel(half.into()),
         false => PacingRate::from_kernel(rate),
     })
+}
+
+fn congestion_of(socket: BorrowedFd<'_>) -> io::Result<CongestionControl> {
+    let mut name = [0_u8; 16];
+    socket_option::get(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
+    CongestionControl::from_kernel(&name).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn set_pacing(socket: BorrowedFd<'_>, rate: PacingRate) -> io::Result<()> {

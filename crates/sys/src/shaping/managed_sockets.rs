@@ -1,4 +1,5 @@
-//! Sockets of other programs with a pacing rate or a priority of ours, and what they had before.
+//! Sockets of other programs with a pacing rate, a priority or a congestion control of ours, and what they
+//! had before.
 
 use std::collections::{HashMap, HashSet};
 
@@ -131,7 +132,8 @@ impl ManagedSockets {
         let process = ForeignProcess::open_started_at(socket.pid, socket.start_ticks);
         let Ok(now) = process.and_then(|process| process.read(socket.fd)) else { return false };
         let is_ours = ours.pacing.is_none_or(|rate| rate == now.pacing || self.is_of_new_sockets(now.pacing))
-            && ours.priority.is_none_or(|priority| priority == now.priority);
+            && ours.priority.is_none_or(|priority| priority == now.priority)
+            && ours.congestion.is_none_or(|congestion| Some(congestion) == now.congestion);
         now.cookie == socket.cookie && !is_ours
     }
 
@@ -159,6 +161,7 @@ impl ManagedSockets {
         Ok(SocketChange {
             pacing: known.pacing.or(target.change.pacing.map(|_| pacing)),
             priority: known.priority.or(target.change.priority.map(|_| priority)),
+            congestion: known.congestion.or(target.change.congestion.and(now.congestion)),
         })
     }
 
@@ -204,16 +207,20 @@ impl ManagedSockets {
         let is_mark = |rate: &PacingRate| self.marks.contains(&(rate.bytes_per_s() % OWN_RATES));
         managed.ours.pacing = target.change.pacing.or(last.pacing);
         managed.ours.priority = target.change.priority.or(last.priority);
+        managed.ours.congestion = target.change.congestion.or(last.congestion);
         let own_pacing = before
             .pacing
             .filter(|found| last.pacing.is_some_and(|set| set != *found))
             // The connection is established only now.
             .filter(|found| found.is_unlimited() || !is_mark(found));
         let own_priority = before.priority.filter(|found| last.priority.is_some_and(|set| set != *found));
-        if own_pacing.is_some() || own_priority.is_some() {
+        let own_congestion =
+            before.congestion.filter(|found| last.congestion.is_some_and(|set| set != *found));
+        if own_pacing.is_some() || own_priority.is_some() || own_congestion.is_some() {
             let original = SocketChange {
                 pacing: own_pacing.or(managed.original.pacing),
                 priority: own_priority.or(managed.original.priority),
+                congestion: own_congestion.or(managed.original.congestion),
             };
             let socket = managed.socket;
             self.record(&[(socket, original)])?;

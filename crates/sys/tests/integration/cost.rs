@@ -33,7 +33,7 @@ fn cost_of_1000_sockets_at_10_hz() {
             let at = Instant::now();
             if is_paced {
                 let pacing = PacingRate::from_bytes_per_s(1_000_000 + round);
-                let change = SocketChange { pacing, priority: None };
+                let change = SocketChange { pacing, ..SocketChange::default() };
                 let target = |(inode, cookie): &(u64, u64)| {
                     let holder = owners.holder(*inode)?;
                     let process = owners.process(holder.pid)?;

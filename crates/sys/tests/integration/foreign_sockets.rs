@@ -20,7 +20,7 @@ fn own_pid() -> i32 {
 }
 
 fn pacing(bytes: u64) -> SocketChange {
-    SocketChange { pacing: PacingRate::from_bytes_per_s(bytes), priority: None }
+    SocketChange { pacing: PacingRate::from_bytes_per_s(bytes), ..SocketChange::default() }
 }
 
 /// Not a test of its own: a program with connections to itself.
@@ -52,7 +52,10 @@ fn socket_is_read_changed_and_restored_by_its_cookie() {
     assert_eq!((before.pacing, before.priority, before.is_listening), (PacingRate::UNLIMITED, 0, false));
     let change = SocketChange { priority: Some(0x0001_0010), ..pacing(1_250_000) };
     let replaced = process.change(fd, before.cookie, change).unwrap();
-    assert_eq!(replaced, SocketChange { pacing: Some(PacingRate::UNLIMITED), priority: Some(0) });
+    assert_eq!(
+        replaced,
+        SocketChange { pacing: Some(PacingRate::UNLIMITED), priority: Some(0), ..SocketChange::default() }
+    );
     let now = process.read(fd).unwrap();
     assert_eq!((now.pacing.bytes_per_s(), now.priority), (1_250_000, 0x0001_0010));
     assert_eq!((now.cookie, now.inode), (before.cookie, before.inode));

@@ -46,7 +46,7 @@ fn daemon() {
     let mut guardian = Guardian::start(command).unwrap();
     let _sysctl = Sysctl::set(&journal, "net.ipv4.tcp_tso_rtt_log", "0").unwrap();
     let (process, found) = flows_of(pid.parse().unwrap(), |flow| flow.state == 1);
-    let change = SocketChange { pacing: PacingRate::from_bytes_per_s(1_000_000), priority: None };
+    let change = SocketChange { pacing: PacingRate::from_bytes_per_s(1_000_000), ..SocketChange::default() };
     let targets: Vec<_> = found
         .iter()
         .map(|(flow, fd)| SocketTarget {
@@ -84,7 +84,8 @@ impl Scene {
         let holder = holder(&journal, &namespace, SOCKETS / 2);
         let (process, found) = flows_of(holder.pid(), |flow| flow.state == 1);
         assert_eq!(found.len(), SOCKETS);
-        let own = SocketChange { pacing: PacingRate::from_bytes_per_s(OWN_BYTES_PER_S), priority: None };
+        let own =
+            SocketChange { pacing: PacingRate::from_bytes_per_s(OWN_BYTES_PER_S), ..SocketChange::default() };
         for (flow, fd) in found.iter().step_by(10) {
             process.change(*fd, flow.cookie, own).unwrap();
         }
@@ -184,7 +185,11 @@ fn replaced_socket_is_left_alone_and_a_moved_one_is_restored() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (gone, moves) = (connect(), connect());
-    let change = SocketChange { pacing: PacingRate::from_bytes_per_s(1_000_000), priority: Some(5) };
+    let change = SocketChange {
+        pacing: PacingRate::from_bytes_per_s(1_000_000),
+        priority: Some(5),
+        ..SocketChange::default()
+    };
     let mut managed = ManagedSockets::new(&journal);
     for socket in [&gone, &moves] {
         let now = process.read(socket.as_raw_fd()).unwrap();

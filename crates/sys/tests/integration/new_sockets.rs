@@ -42,7 +42,11 @@ fn new_sockets_of_a_group_are_set_and_restored() {
     let Some((_folder, journal)) = as_root() else { return };
     let Some((folder, group)) = group(&journal, "new") else { return };
     let namespace = namespace_with_loopback(&journal, "new");
-    let wanted = SocketChange { pacing: PacingRate::from_bytes_per_s(2_000_000), priority: Some(PRIORITY) };
+    let wanted = SocketChange {
+        pacing: PacingRate::from_bytes_per_s(2_000_000),
+        priority: Some(PRIORITY),
+        ..SocketChange::default()
+    };
     let mut new = NewSockets::attach(&journal, &folder, wanted).unwrap();
     let rate = new.change().pacing.unwrap();
     assert!((1_999_489..2_000_000).contains(&rate.bytes_per_s()), "{rate:?}");
@@ -66,7 +70,11 @@ fn new_sockets_of_a_group_are_set_and_restored() {
     managed.assume_new_sockets_have(new.change());
     let (flow, fd) = &found[0];
     let (fd, inode, cookie) = (*fd, flow.inode, flow.cookie);
-    let change = SocketChange { pacing: PacingRate::from_bytes_per_s(5_000_000), priority: Some(1) };
+    let change = SocketChange {
+        pacing: PacingRate::from_bytes_per_s(5_000_000),
+        priority: Some(1),
+        ..SocketChange::default()
+    };
     let target = SocketTarget { process: &process, fd, inode, cookie, change };
     assert!(managed.apply(&[target]).unwrap()[0].is_ok());
     drop(managed);
@@ -74,7 +82,7 @@ fn new_sockets_of_a_group_are_set_and_restored() {
     assert_eq!((now.pacing, now.priority), (PacingRate::UNLIMITED, 0));
     // One that its program has set itself is left alone.
     let own = 3_000_000 + u64::from(3_000_000 % 256 == rate.bytes_per_s() % 256);
-    let own = SocketChange { pacing: PacingRate::from_bytes_per_s(own), priority: None };
+    let own = SocketChange { pacing: PacingRate::from_bytes_per_s(own), ..SocketChange::default() };
     process.change(found[1].1, found[1].0.cookie, own).unwrap();
     let own = own.pacing.unwrap().bytes_per_s();
     // A rate that was changed since is ours, too.
@@ -99,10 +107,10 @@ fn new_sockets_of_a_group_are_set_and_restored() {
 #[test]
 fn folder_that_is_no_group_is_refused() {
     let Some((folder, journal)) = as_root() else { return };
-    let change = SocketChange { pacing: None, priority: Some(1) };
+    let change = SocketChange { priority: Some(1), ..SocketChange::default() };
     let error = NewSockets::attach(&journal, folder.path(), change).unwrap_err().to_string();
     assert!(error.contains("cgroup2"), "{error}");
-    let slow = SocketChange { pacing: PacingRate::from_bytes_per_s(511), priority: None };
+    let slow = SocketChange { pacing: PacingRate::from_bytes_per_s(511), ..SocketChange::default() };
     let error = NewSockets::attach(&journal, folder.path(), slow).unwrap_err().to_string();
     assert!(error.contains("from 512"), "{error}");
     assert_eq!(journal.pending(), 0);

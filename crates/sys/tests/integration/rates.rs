@@ -105,7 +105,7 @@ fn pacing_holds_a_running_iperf3() {
     let [(inode, cookie, fd)] = sockets[..] else { panic!("{sockets:?}") };
     let mut managed = ManagedSockets::new(&journal);
     for bits in [100_000_000, 10_000_000, 1_000_000, 100_000_000, 10_000_000] {
-        let change = SocketChange { pacing: PacingRate::from_bit_per_s(bits), priority: None };
+        let change = SocketChange { pacing: PacingRate::from_bit_per_s(bits), ..SocketChange::default() };
         let target = SocketTarget { process: &process, fd, inode, cookie, change };
         managed.apply(&[target]).unwrap().pop().unwrap().unwrap();
         check("pacing", bits, iperf.rate());
@@ -131,7 +131,7 @@ fn htb_class_by_socket_priority_holds_udp_and_tcp_of_iperf3() {
         htb.add_class(30, None, of(10_000_000_000)).unwrap();
         htb.add_class(10, None, of(50_000_000)).unwrap();
         let (process, sockets) = iperf.sockets(is_tcp);
-        let change = SocketChange { pacing: None, priority: Some(htb.socket_priority(10)) };
+        let change = SocketChange { priority: Some(htb.socket_priority(10)), ..SocketChange::default() };
         let targets: Vec<_> = sockets
             .iter()
             .map(|(inode, cookie, fd)| SocketTarget {

@@ -55,8 +55,11 @@ pub struct Run {
     /// Allow metrics at an address that other hosts reach, without authentication
     #[arg(long, requires = "metrics")]
     open: bool,
-    /// This host's credentials, if the policy's coordinator is at tls/...: a copy of the directory
-    /// bundles/NAME that 'kagiri fleet init' made
+    /// Coordinator of the hosts that share the bottleneck [default: the policy's coordinator]
+    #[arg(long, value_name = "ENDPOINT")]
+    coordinator: Option<String>,
+    /// This host's credentials, if the coordinator is at tls/...: a copy of the directory bundles/NAME that
+    /// 'kagiri fleet init' made
     #[arg(long, value_name = "DIR")]
     credentials: Option<PathBuf>,
     /// Print one JSON document at the end
@@ -81,6 +84,9 @@ impl Run {
     pub fn run(self) -> Outcome {
         let mut policy = read_policy(&self.policy)?;
         let interface_number = check_host(&policy, &self.policy)?;
+        if let Some(coordinator) = &self.coordinator {
+            policy.bottleneck.coordinator = Some(coordinator.clone());
+        }
         let hosts = self.host_link(&policy)?;
         let namespace = record::own_namespace()?;
         let interface = sys::proc::interface_name(interface_number).unwrap_or_default();
@@ -142,7 +148,7 @@ impl Run {
             let Some(_) = &self.credentials else { return Ok(None) };
             return Err(Failure::usage(format!(
                 "--credentials are for the policy's coordinator, and {} names none; add coordinator = \
-                 \"tls/HOST:7448\" to its bottleneck",
+                 \"tls/HOST:7448\" to its bottleneck, or give --coordinator tls/HOST:7448",
                 self.policy.display()
             )));
         };

@@ -1,5 +1,6 @@
 //! `kagiri qos status`: the policies in force.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -104,7 +105,7 @@ pub fn answer(record: &Record, state: &str, style: Style) -> String {
     if status.classes.len() > CLASSES_SHOWN {
         lines.push(format!("{} more classes: --json lists all.", status.classes.len() - CLASSES_SHOWN));
     }
-    lines.push(rates(status));
+    lines.push(rates(status) + &congestion(status) + ".");
     lines.extend(datagrams(status));
     let hosts = status.hosts.as_ref().map(place);
     let problems = PROBLEMS_SHOWN - usize::from(hosts.is_some());
@@ -164,8 +165,8 @@ fn rates(status: &Status) -> String {
     let asked = status.sockets.iter().filter(is_asked).count();
     let verified = status.sockets.iter().filter(|socket| record::is_same_rate(socket)).count();
     match asked {
-        0 => "No socket is paced.".to_owned(),
-        _ => format!("The kernel paces {verified} of {asked} sockets as asked (sock_diag)."),
+        0 => "No socket is paced".to_owned(),
+        _ => format!("The kernel paces {verified} of {asked} sockets as asked (sock_diag)"),
     }
 }
 
@@ -209,6 +210,15 @@ fn datagrams(status: &Status) -> Option<String> {
     ))
 }
 
+/// Congestion controls that were set, and on how many sockets the kernel reports them.
+fn congestion(status: &Status) -> String {
+    let mut sockets: BTreeMap<&str, u64> = BTreeMap::new();
+    for set in status.classes.iter().filter_map(|class| class.congestion.as_ref()) {
+        *sockets.entry(&set.name).or_default() += set.sockets;
+    }
+    sockets.iter().map(|(name, count)| format!("; {} is set on {count}", plain(name))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,6 +241,7 @@ mod tests {
             group: None,
             new_sockets_bit_per_s: None,
             new_sockets_problem: None,
+            congestion: (at == 0).then(|| qos::daemon::CongestionStatus { name: "cubic".into(), sockets: 2 }),
             acked_bytes: 123_456_789_012,
             messages: 1_234_567,
             in_time: 1_234_000,
@@ -300,7 +311,7 @@ mod tests {
         assert!(text.lines().count() <= 15, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("bulk may send 12.7 Mbit/s\n"), "{text}");
-        assert!(text.contains("The kernel paces 1 of 3 sockets as asked"), "{text}");
+        assert!(text.contains("1 of 3 sockets as asked (sock_diag); cubic is set on 2.\n"), "{text}");
         assert!(
             text.contains("58 more classes")
                 && text.contains("UDP: 1 of 64 sockets limited; 4.99 Mbit/s sent, at most 5 Mbit/s"),

@@ -1,10 +1,15 @@
 //! A policy in force as a part of a run: kind `qos.policy`. It runs `kagiri qos run` on its host, so that
 //! `kagiri qos status` and `kagiri qos clear` see it as any other, and its guardian undoes it if it dies.
+//! Hosts that share the bottleneck have a [`coordinator`].
 
+pub mod coordinator;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::part::{HostContext, PartError, Progress};
 use base::permit::SystemChange;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sys::child::{Child, Spawn};
 use sys::clock::Deadline;
@@ -13,6 +18,8 @@ use sys::journal::Journal;
 use workload::part::{Part, Peers};
 
 use crate::daemon::Status;
+use crate::policy::Policy;
+use coordinator::{CoordinatorPart, Membership};
 
 /// It lists the sockets of the host and starts its guardian meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -20,6 +27,10 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 const END_WITHIN: Duration = Duration::from_secs(20);
 /// What `kagiri qos run` says once the policy is in force.
 pub const READY: &str = "is in force";
+/// What it says once the coordinator has granted it the first rates.
+pub const LEASED: &str = "grants this host its share";
+/// A coordinator lets hosts gather for a second; a connection that fails is tried again.
+const LEASED_WITHIN: Duration = Duration::from_secs(20);
 const SAID_BYTES_MAX: usize = 400;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,6 +38,9 @@ pub struct PolicyTask {
     /// Name of the policy's file.
     pub name: String,
     pub text: String,
+    /// The part that coordinates the hosts, and this host's name among them; `None`: the run has none.
+    #[serde(default)]
+    pub coordinator: Option<(String, String)>,
 }
 
 /// What was in force.
@@ -55,7 +69,7 @@ impl Part for PolicyPart {
         Ok(Self { task, enforcer: None, folder: None })
     }
 
-    fn prepare(&mut self, _: &Peers<'_>, host: &HostContext) -> Result<(), PartError> {
+    fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<(), PartError> {
         host.permit.system_change(SystemChange::Network)?;
         if !sys::environment::is_root() {
             return Err(PartError::new(
@@ -63,22 +77,40 @@ impl Part for PolicyPart {
                  with sudo",
             ));
         }
+        let membership = match &self.task.coordinator {
+            Some((part, own)) => Some(peers.get::<CoordinatorPart>(part)?.membership(own)?),
+            None => None,
+        };
         let journal = Journal::open(&host.journal_dir).map_err(PartError::new)?;
-        let path = host.data_dir.join(format!("qos-{:016x}", sys::random::number()));
-        let folder = OwnedFolder::create(&journal, &path).map_err(PartError::new)?;
-        let folder = folder.ok_or_else(|| PartError::new(format!("{} exists already", path.display())))?;
-        let file = folder.path().join(file_name(&self.task.name));
-        std::fs::write(&file, &self.task.text)
-            .map_err(|error| PartError::new(format!("cannot write {}: {error}", file.display())))?;
-        let spawn =
+        let (folder, file) = folder_with_policy(&self.task.name, &self.task.text, host, &journal)?;
+        let mut spawn =
             Spawn::new(&host.program).args(["qos", "run"]).arg(&file).args(["--json", "--no-sockets"]);
+        let credentials = match &membership {
+            Some(membership) => {
+                spawn = spawn.args(["--coordinator", &membership.endpoint]);
+                membership.write_bundle(folder.path())?
+            }
+            None => self.own_credentials(host),
+        };
+        if let Some(credentials) = credentials {
+            spawn = spawn.arg("--credentials").arg(credentials);
+        }
         let mut enforcer = spawn.start(&journal).map_err(PartError::new)?;
-        if let Err(error) = enforcer.wait_line(READY_WITHIN, |line| line.contains(READY)) {
-            let said = enforcer.output_tail();
-            let why = own_error(&said).map_or_else(|| error.to_string(), str::to_owned);
+        let why = |enforcer: &Child, error: sys::Error| {
+            let why = said_why(enforcer, &error);
             // The user knows the policy by its own name.
             let why = why.replace(&file.display().to_string(), &self.task.name);
-            return Err(PartError::new(format!("the policy is not in force: {why}")));
+            PartError::new(format!("the policy is not in force: {why}"))
+        };
+        if let Err(error) = enforcer.wait_line(READY_WITHIN, |line| line.contains(READY)) {
+            return Err(why(&enforcer, error));
+        }
+        if let Some(Membership { endpoint, .. }) = &membership
+            && let Err(error) = enforcer.wait_line(LEASED_WITHIN, |line| line.contains(LEASED))
+        {
+            return Err(PartError::new(format!(
+                "the coordinator at {endpoint} has granted this host no rates: {error}"
+            )));
         }
         (self.enforcer, self.folder) = (Some(enforcer), Some(folder));
         Ok(())
@@ -118,17 +150,51 @@ impl Part for PolicyPart {
     }
 }
 
+impl PolicyPart {
+    /// This host's credentials in its fleet, if the policy names a coordinator that asks for some.
+    fn own_credentials(&self, host: &HostContext) -> Option<PathBuf> {
+        let policy = Policy::parse(&self.task.text).ok()?;
+        let is_tls = policy.bottleneck.coordinator?.starts_with("tls/");
+        host.credentials.clone().filter(|_| is_tls)
+    }
+}
+
+/// A folder of this part's own with the policy in it, under the name that the user gave, and the policy's
+/// path.
+fn folder_with_policy(
+    name: &str,
+    text: &str,
+    host: &HostContext,
+    journal: &Journal,
+) -> Result<(OwnedFolder, PathBuf), PartError> {
+    let path = host.data_dir.join(format!("qos-{:016x}", sys::random::number()));
+    let folder = OwnedFolder::create(journal, &path).map_err(PartError::new)?;
+    let folder = folder.ok_or_else(|| PartError::new(format!("{} exists already", path.display())))?;
+    let file = folder.path().join(file_name(name));
+    std::fs::write(&file, text).map_err(|error| cannot_write(&file, &error))?;
+    Ok((folder, file))
+}
+
+fn cannot_write(file: &Path, error: &std::io::Error) -> PartError {
+    PartError::new(format!("cannot write {}: {error}", file.display()))
+}
+
 /// The last part of the path, so that messages show the name that the user gave.
 fn file_name(name: &str) -> String {
-    let last = std::path::Path::new(name).file_name().map(|name| name.to_string_lossy().into_owned());
+    let last = Path::new(name).file_name().map(|name| name.to_string_lossy().into_owned());
     last.filter(|name| !name.is_empty()).unwrap_or_else(|| "policy.toml".to_owned())
 }
 
 /// The document among the lines that were written.
-fn report(said: &str) -> Option<PolicyReport> {
+fn report<R: DeserializeOwned>(said: &str) -> Option<R> {
     let begin = if said.starts_with("{\n") { 0 } else { said.find("\n{\n")? };
     let mut documents = serde_json::Deserializer::from_str(&said[begin..]).into_iter();
     documents.next()?.ok()
+}
+
+/// Why a program did not become ready: the error that it wrote, or else what went wrong with it.
+fn said_why(program: &Child, error: &sys::Error) -> String {
+    own_error(&program.output_tail()).map_or_else(|| error.to_string(), str::to_owned)
 }
 
 /// The message of an error among the lines that were written.
@@ -150,10 +216,10 @@ mod tests {
         let document = "{\n  \"schema\": 1,\n  \"age_s\": 2.5,\n  \"status\": { \"interface\": \"eth0\", \
                         \"classes\": [], \"sockets\": [], \"problems\": [] }\n}\n";
         for said in [document.to_owned(), format!("eth0: p.toml is in force\n{document}kagiri: bye\n")] {
-            let found = report(&said).expect("a report");
+            let found: PolicyReport = report(&said).expect("a report");
             assert_eq!((found.age_s, found.status.interface.as_str()), (2.5, "eth0"));
         }
-        assert!(report("eth0: p.toml is in force\n").is_none());
+        assert!(report::<PolicyReport>("eth0: p.toml is in force\n").is_none());
         assert_eq!(own_error("undid 1 change\nerror: no such interface\n"), Some("no such interface"));
         assert_eq!(file_name("../qos/robots.toml"), "robots.toml");
         assert_eq!(file_name(".."), "policy.toml");

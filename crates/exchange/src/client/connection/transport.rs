@@ -13,7 +13,7 @@ const RECEIVE_BYTES: usize = 32 << 10;
 
 /// Why a connection carries no more bytes.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TransportError {
+pub(crate) enum TransportError {
     #[error(transparent)]
     Net(#[from] NetError),
     #[error("TLS: {}", tls::explain(.0))]
@@ -33,7 +33,7 @@ struct TlsState {
 }
 
 #[derive(Debug)]
-pub(super) struct Transport {
+pub(crate) struct Transport {
     /// Shared with whoever samples it.
     socket: Arc<TcpSocket>,
     tls: Option<Box<TlsState>>,
@@ -42,26 +42,26 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    pub(super) fn plain(socket: TcpSocket) -> Self {
+    pub(crate) fn plain(socket: TcpSocket) -> Self {
         Self { socket: Arc::new(socket), tls: None, is_truncated: false }
     }
 
     /// `session` has not sent anything yet.
-    pub(super) fn with_tls(socket: TcpSocket, session: ClientConnection) -> Self {
+    pub(crate) fn with_tls(socket: TcpSocket, session: ClientConnection) -> Self {
         let tls = TlsState { session, bytes: vec![0; RECEIVE_BYTES], from: 0, to: 0 };
         Self { tls: Some(Box::new(tls)), ..Self::plain(socket) }
     }
 
-    pub(super) const fn socket(&self) -> &Arc<TcpSocket> {
+    pub(crate) const fn socket(&self) -> &Arc<TcpSocket> {
         &self.socket
     }
 
-    pub(super) const fn is_truncated(&self) -> bool {
+    pub(crate) const fn is_truncated(&self) -> bool {
         self.is_truncated
     }
 
     /// Does as much of the handshake as can be done now; whether it is complete.
-    pub(super) fn continue_handshake(&mut self) -> Result<bool, TransportError> {
+    pub(crate) fn continue_handshake(&mut self) -> Result<bool, TransportError> {
         loop {
             let is_flushed = self.flush()?;
             let Some(tls) = &self.tls else { return Ok(true) };
@@ -85,12 +85,12 @@ impl Transport {
     }
 
     /// What the handshake chose (ALPN).
-    pub(super) fn protocol(&self) -> Option<&[u8]> {
+    pub(crate) fn protocol(&self) -> Option<&[u8]> {
         self.tls.as_ref()?.session.alpn_protocol()
     }
 
     /// Takes bytes to send. Over TLS those taken may not be with the kernel yet: see [`Self::flush`].
-    pub(super) fn send(&mut self, bytes: &[u8], more: bool) -> Result<Moved, TransportError> {
+    pub(crate) fn send(&mut self, bytes: &[u8], more: bool) -> Result<Moved, TransportError> {
         if self.tls.is_none() {
             return Ok(self.socket.send(bytes, more)?);
         }
@@ -104,7 +104,7 @@ impl Transport {
     }
 
     /// Whether the kernel has all bytes that were sent; gives it more.
-    pub(super) fn flush(&mut self) -> Result<bool, TransportError> {
+    pub(crate) fn flush(&mut self) -> Result<bool, TransportError> {
         let Some(tls) = &mut self.tls else { return Ok(true) };
         while tls.session.wants_write() {
             match tls.session.write_tls(&mut Socket(&self.socket)) {
@@ -117,7 +117,7 @@ impl Transport {
     }
 
     /// Receives into `buffer`.
-    pub(super) fn recv(&mut self, buffer: &mut [u8]) -> Result<Moved, TransportError> {
+    pub(crate) fn recv(&mut self, buffer: &mut [u8]) -> Result<Moved, TransportError> {
         if self.tls.is_none() {
             return Ok(self.socket.recv(buffer)?);
         }

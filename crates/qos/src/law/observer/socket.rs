@@ -13,7 +13,7 @@ pub struct SocketSample {
     /// Identifies the socket as long as it exists, such as its cookie.
     pub id: u64,
     pub peer: IpAddr,
-    /// Index of its class in [`super::Settings::classes`].
+    /// Index of its class in [`crate::law::Settings::classes`].
     pub class: usize,
     /// When it was read, on the monotonic clock.
     pub time_ns: u64,
@@ -116,7 +116,7 @@ fn latest_rtt_s(last: &SocketSample, sample: &SocketSample) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::sample;
+    use super::super::super::tests::sample;
     use super::*;
 
     #[test]

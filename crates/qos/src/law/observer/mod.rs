@@ -1,15 +1,21 @@
 //! From samples of sockets to what the law decides on.
 
+mod base_rtt;
+mod history;
+mod socket;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use base::statistics::quantile;
 
-use super::base_rtt::BaseRtt;
-use super::history::Tick;
+pub use history::{History, Tick};
+pub use socket::SocketSample;
+
 use super::settings::{ClassSettings, Settings};
-use super::socket::{Progress, Socket, SocketSample};
 use crate::by_cookie::ByCookie;
+use base_rtt::BaseRtt;
+use socket::{Progress, Socket};
 
 /// Segments that a bulk socket must have delivered in two ticks before its round-trip time counts.
 const SEGMENTS_MIN: u32 = 4;

@@ -16,12 +16,12 @@ use sys::net::{Moved, TcpSocket};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::transport::{Transport, TransportError};
-use crate::payload;
+use crate::payload::{BLOCK_BYTES, Body};
 
 /// Window of a response and of the connection: a reply of any usual size needs no waiting for updates.
 const WINDOW_BYTES: u32 = 16 << 20;
 /// Largest piece of a body that is handed over at once.
-const PIECE_BYTES: usize = payload::BLOCK_BYTES;
+const PIECE_BYTES: usize = BLOCK_BYTES;
 /// Polls of a connection before others have their turn.
 const POLLS_MAX: usize = 64;
 
@@ -108,31 +108,6 @@ impl AsyncWrite for Io {
     }
 }
 
-/// The body of a request.
-#[derive(Debug, Clone)]
-pub(super) enum Body {
-    File(Bytes),
-    /// So much of the payload block.
-    Payload(u64),
-}
-
-impl Body {
-    pub(super) fn bytes(&self) -> u64 {
-        match self {
-            Self::File(bytes) => bytes.len() as u64,
-            Self::Payload(bytes) => *bytes,
-        }
-    }
-
-    /// At most `most` bytes from `at` on, without a copy.
-    fn piece(&self, at: u64, most: usize) -> Bytes {
-        match self {
-            Self::File(bytes) => bytes.slice(at as usize..bytes.len().min(at as usize + most)),
-            Self::Payload(bytes) => Bytes::from_static(payload::slice(at, (bytes - at).min(most as u64))),
-        }
-    }
-}
-
 /// A request under way.
 struct Stream {
     send: SendStream<Bytes>,
@@ -148,19 +123,19 @@ struct Stream {
 
 /// What a poll brought.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Driven {
+pub(crate) struct Driven {
     /// Bytes moved in either direction.
-    pub(super) has_moved: bool,
+    pub(crate) has_moved: bool,
     /// When the kernel had the last byte of the request, if that has just become so.
-    pub(super) written_ns: Option<u64>,
+    pub(crate) written_ns: Option<u64>,
     /// The status of a response that is complete.
-    pub(super) status: Option<u16>,
+    pub(crate) status: Option<u16>,
     /// The server takes no more requests on this connection.
-    pub(super) is_closed: bool,
+    pub(crate) is_closed: bool,
 }
 
 /// A connection of HTTP/2.
-pub(super) struct Http2 {
+pub(crate) struct Http2 {
     connection: Connection<Io, Bytes>,
     requests: SendRequest<Bytes>,
     stream: Option<Stream>,
@@ -187,7 +162,7 @@ fn words(error: &h2::Error) -> String {
 
 impl Http2 {
     /// Begins HTTP/2 on a connection: the preface is sent.
-    pub(super) fn begin(transport: Transport) -> Result<Self, String> {
+    pub(crate) fn begin(transport: Transport) -> Result<Self, String> {
         let (signals, socket) = (Arc::<Signals>::default(), transport.socket().clone());
         let waker = Waker::from(signals.clone());
         let io = Io { transport, signals: signals.clone() };
@@ -207,17 +182,17 @@ impl Http2 {
         }
     }
 
-    pub(super) const fn socket(&self) -> &Arc<TcpSocket> {
+    pub(crate) const fn socket(&self) -> &Arc<TcpSocket> {
         &self.socket
     }
 
     /// Whether the server has begun to speak HTTP/2: its first frame was a valid one.
-    pub(super) fn is_confirmed(&self) -> bool {
+    pub(crate) fn is_confirmed(&self) -> bool {
         self.signals.has_received.load(Ordering::Relaxed)
     }
 
     /// Begins a request. None may be under way.
-    pub(super) fn send(&mut self, request: http::Request<()>, body: Option<Body>) -> Result<(), String> {
+    pub(crate) fn send(&mut self, request: http::Request<()>, body: Option<Body>) -> Result<(), String> {
         let is_whole = body.as_ref().is_none_or(|body| body.bytes() == 0);
         match self.requests.poll_ready(&mut Context::from_waker(&self.waker)) {
             Poll::Ready(Ok(())) => {}
@@ -240,7 +215,7 @@ impl Http2 {
     }
 
     /// Sends and receives what can be now.
-    pub(super) fn drive(&mut self) -> Result<Driven, String> {
+    pub(crate) fn drive(&mut self) -> Result<Driven, String> {
         let mut driven = Driven::default();
         let mut cx = Context::from_waker(&self.waker);
         for _ in 0..POLLS_MAX {
@@ -281,7 +256,7 @@ impl Http2 {
     }
 
     /// Whether the server announced that this connection ends; to be asked after a response.
-    pub(super) fn is_ending(&mut self) -> bool {
+    pub(crate) fn is_ending(&mut self) -> bool {
         matches!(self.drive(), Ok(Driven { is_closed: true, .. }) | Err(_))
     }
 }

@@ -1,0 +1,34 @@
+//! Changes to single sockets.
+
+use sys::process::{PacingRate, SocketChange};
+use sys::shaping::SocketTarget;
+
+use super::discovery::{Discovery, Found};
+
+/// The rate to set on a TCP socket that is to be paced at `asked` bit/s; `None` if the kernel paces it so
+/// already.
+pub(super) fn pacing(found: &Found, asked: f64) -> Option<PacingRate> {
+    let asked = PacingRate::from_bit_per_s(asked as u64)?;
+    let reported = found.flow.tcp.as_ref()?.pacing_max_bytes_per_s?;
+    (reported != asked.bytes_per_s()).then_some(asked)
+}
+
+/// The change of a UDP socket that is to have this priority; `None` if it has.
+pub(super) fn priority(found: &Found, priority: u32) -> Option<SocketChange> {
+    let is_set = found.flow.priority == Some(priority);
+    (!is_set).then_some(SocketChange { priority: Some(priority), ..SocketChange::default() })
+}
+
+pub(super) fn target<'a>(
+    found: &Found,
+    change: SocketChange,
+    discovery: &'a Discovery,
+) -> Option<SocketTarget<'a>> {
+    Some(SocketTarget {
+        process: discovery.process(found)?,
+        fd: found.holder.fd,
+        inode: found.flow.inode,
+        cookie: found.flow.cookie,
+        change,
+    })
+}
