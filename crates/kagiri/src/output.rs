@@ -11,6 +11,7 @@ use base::outcome::{Run, State, Trial};
 use base::verdict::Verdict;
 use base::workload::Presentation;
 use report::html::Extras;
+use report::survey::SurveyRow;
 use report::terminal::Style;
 
 use crate::args::MeasureArgs;
@@ -52,12 +53,17 @@ pub fn error_line(text: &str) {
     }
 }
 
+/// Columns where there is no terminal.
+const WIDTH: usize = 100;
+
 pub fn style() -> Style {
     let terminal = std::io::stdout().is_terminal();
-    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    // Shells do not export COLUMNS; the kernel knows the size of a terminal (TIOCGWINSZ, ioctl_tty(2)).
+    let seen = || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
     Style {
         colour: terminal && std::env::var_os("NO_COLOR").is_none(),
-        width: width.unwrap_or(100),
+        width: said.or_else(seen).unwrap_or(WIDTH),
         unicode: is_utf8_locale(),
     }
 }
@@ -145,6 +151,16 @@ pub fn code(run: &Run) -> Code {
 
 /// Write the report beside the results, or everything into the directory that was named.
 fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
+    let report = report_path(run, out)?;
+    write(run, &report, report_page(run).as_bytes())?;
+    if let Some(dir) = out {
+        write_tables(run, dir)?;
+    }
+    Ok(report)
+}
+
+/// Where the report of a run belongs; its directory exists.
+fn report_path(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
     let report = match out {
         Some(dir) => dir.join(format!("{}.html", run.run)),
         None => dirs::report_file(&run.run)?,
@@ -152,13 +168,50 @@ fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
     let dir = report.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(dir)
         .with_context(|| format!("cannot make {}; the run {} is stored", dir.display(), run.run))?;
-    write(run, &report, report_page(run).as_bytes())?;
-    if out.is_some() {
-        write(run, &dir.join(format!("{}.json", run.run)), &store::export(run)?)?;
-        write(run, &dir.join(format!("{}-trials.csv", run.run)), report::export::trials_csv(run).as_bytes())?;
-        write(run, &dir.join(format!("{}-series.csv", run.run)), report::export::series_csv(run).as_bytes())?;
-    }
     Ok(report)
+}
+
+/// The run as JSON, and its tables.
+fn write_tables(run: &Run, dir: &Path) -> Result<(), Failure> {
+    write(run, &dir.join(format!("{}.json", run.run)), &store::export(run)?)?;
+    write(run, &dir.join(format!("{}-trials.csv", run.run)), report::export::trials_csv(run).as_bytes())?;
+    write(run, &dir.join(format!("{}-series.csv", run.run)), report::export::series_csv(run).as_bytes())
+}
+
+/// Prints the table of a survey, and writes the one report of all its runs, named after the last of them. As
+/// JSON, the last run is printed, whose environment has the rows of the others.
+pub fn present_survey(rows: &[SurveyRow], runs: &[Run], common: &MeasureArgs) -> Result<(), Failure> {
+    let Some(last) = runs.last() else { return Ok(()) };
+    // What was measured is printed even if it cannot be written.
+    let report = write_survey(rows, runs, last, common.out.as_deref());
+    let printed = if common.json {
+        print(&String::from_utf8_lossy(&store::export(last)?))
+    } else {
+        let path = report.as_ref().ok().and_then(|path| path.to_str());
+        let mut text = report::terminal::survey(rows, style(), path);
+        for run in runs.iter().filter(|_| common.full) {
+            text += "\n";
+            text += &report::terminal::summary(run, &extras(run, None), style(), None);
+        }
+        print(&text)
+    };
+    report?;
+    printed
+}
+
+fn write_survey(
+    rows: &[SurveyRow],
+    runs: &[Run],
+    last: &Run,
+    out: Option<&Path>,
+) -> Result<PathBuf, Failure> {
+    let path = report_path(last, out)?;
+    let all: Vec<(&Run, Extras)> = runs.iter().map(|run| (run, extras(run, None))).collect();
+    write(last, &path, report::html::survey_page("This machine", rows, &all).as_bytes())?;
+    for run in runs {
+        out.map_or(Ok(()), |dir| write_tables(run, dir))?;
+    }
+    Ok(path)
 }
 
 pub fn report_page(run: &Run) -> String {

@@ -114,8 +114,10 @@ fn variant_outcome(
         table.limit = account.limit.clone().or_else(|| (!headline_metrics.is_empty()).then(unknown_limit));
     }
     let mut explanation = explain::explain(&table);
-    if loads.fixed.is_none() && explanation.limit.certainty == Certainty::Unknown {
-        table.limit = limit_above(&trials, &capacity);
+    if loads.fixed.is_none()
+        && let Some(own) = limit_above(&trials, &capacity).filter(|own| is_surer(own, &explanation.limit))
+    {
+        table.limit = Some(own);
         explanation = explain::explain(&table);
     }
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
@@ -189,6 +191,16 @@ fn limit_above(trials: &[&Trial], capacity: &Capacity) -> Option<Limit> {
     let limit = limits.iter().copied().find(confirms).unwrap_or(nearest);
     let is_known = limit.resource != Resource::None && limit.certainty != Certainty::Unknown;
     is_known.then(|| limit.clone())
+}
+
+/// Whether the workload's own counters say more than the lines of the explanation: a counter confirms what a
+/// line only predicts.
+fn is_surer(own: &Limit, explained: &Limit) -> bool {
+    match explained.certainty {
+        Certainty::Confirmed => false,
+        Certainty::Predicted => own.certainty == Certainty::Confirmed,
+        Certainty::Unknown => true,
+    }
 }
 
 type KnownCeilings = (BTreeMap<Resource, Ceiling>, Vec<Doubt>);

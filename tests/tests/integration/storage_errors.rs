@@ -107,7 +107,7 @@ fn a_survey_that_cannot_keep_its_results_measures_nothing() {
         command.env("KAGIRI_DATA", data);
         let ended = Live::start(command).end(PATIENCE);
         world.assert_nothing_left(ended.pid);
-        assert!(!ended.stderr.contains("1 of 4"), "nothing was measured: {}", ended.stderr);
+        assert!(!ended.stderr.contains("1 of 6"), "nothing was measured: {}", ended.stderr);
         ended
     };
     started(&[], &file.join("data")).fails(1, &[file.to_str().unwrap(), "KAGIRI_DATA"]);

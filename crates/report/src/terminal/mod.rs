@@ -7,6 +7,7 @@ mod explanation;
 mod list;
 mod paint;
 mod summary;
+mod survey;
 mod table;
 
 pub use brief::brief;
@@ -16,6 +17,7 @@ pub use differences::differences;
 pub use explanation::{explained, explanation};
 pub use list::{Entry, comparison, list_table, result_cell};
 pub use summary::summary;
+pub use survey::survey;
 pub(crate) use table::Column;
 pub use table::words_table;
 

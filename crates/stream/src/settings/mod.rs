@@ -110,6 +110,10 @@ pub struct PlayerSettings {
     /// player also checks a hash of the content.
     #[schemars(extend("x-flag" = {"rare": true}))]
     pub parsing: u64,
+    /// Count a trial in which the players were the limit as failed, not as invalid. For the capacity of a host
+    /// that runs both the server and the players.
+    #[schemars(extend("x-flag" = {"rare": true, "name": "judge-players"}))]
+    pub judged: bool,
     /// Time from the start of the last player until stalls count.
     #[schemars(extend("x-min" = "0s", "x-max" = "2min",
         "x-unset" = "until all players play, plus 2 x --player-cap",
@@ -126,6 +130,7 @@ impl Default for PlayerSettings {
             receive_buffer: ByteSize::from_bytes(256 * 1024),
             threads: 1,
             parsing: 1,
+            judged: false,
             warm_up: None,
         }
     }
@@ -185,7 +190,7 @@ pub struct StreamSettings {
     /// Number of trials that must pass at the largest number of streams found.
     #[schemars(range(min = 1, max = 100), extend("x-flag" = {"rare": true}))]
     pub confirmations: u32,
-    /// Repeat lower loads after the search.
+    /// Repeat lower loads after the search, to see whether the server recovers.
     pub ramp_down: bool,
     /// Above 16 streams, end the search when the passing and the failing load differ by at most PERCENT.
     #[schemars(range(min = 0.1, max = 50.0), extend("x-flag" = {"name": "resolution", "rare": true}))]
@@ -222,7 +227,7 @@ impl Default for StreamSettings {
             hold: Span::from_s(10),
             search_hold: None,
             confirmations: 3,
-            ramp_down: true,
+            ramp_down: false,
             resolution_percent: 2.0,
             depth: Depth::default(),
             cold: false,
