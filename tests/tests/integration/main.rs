@@ -5,6 +5,7 @@
 mod ageing;
 mod bad_input;
 mod broken_pipe;
+mod compare;
 mod content_pool;
 mod content_pool_killed;
 mod daq;

@@ -13,7 +13,7 @@ mod table;
 pub use brief::brief;
 pub use calls::call_times;
 pub(crate) use calls::{call_columns, softirq_columns};
-pub use differences::differences;
+pub use differences::{differences, undecided, worse};
 pub use explanation::{explained, explanation};
 pub use list::{Entry, comparison, list_table, result_cell};
 pub use summary::summary;
