@@ -109,6 +109,8 @@ pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
     let printed = if common.json {
         let bytes = store::export(run)?;
         print(&String::from_utf8_lossy(&bytes))
+    } else if common.has_json_lines_on_stdout() {
+        Ok(())
     } else {
         print(&summary(run, report.as_ref().ok().and_then(|path| path.to_str()), common.full))
     };
@@ -186,6 +188,8 @@ pub fn present_survey(rows: &[SurveyRow], runs: &[Run], common: &MeasureArgs) ->
     let report = write_survey(rows, runs, last, common.out.as_deref());
     let printed = if common.json {
         print(&String::from_utf8_lossy(&store::export(last)?))
+    } else if common.has_json_lines_on_stdout() {
+        Ok(())
     } else {
         let path = report.as_ref().ok().and_then(|path| path.to_str());
         let mut text = report::terminal::survey(rows, style(), path);

@@ -59,7 +59,7 @@ pub struct Timeline {
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pid: Vec<i32>,
     /// Stop tracing after TIME, and end COMMAND (processes given by -p continue)
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::args::time)]
     length: Option<Span>,
     /// Write a timeline of all threads and CPUs as an HTML page that works offline
     #[arg(long, value_name = "FILE")]
