@@ -141,7 +141,9 @@ impl Session {
             let workload = &configured.workload;
             (configured.variant.name.clone(), (workload.load_plan(), workload.trial_time()))
         };
+        let budget = variants.iter().find_map(|variant| variant.workload.time_budget());
         let estimate = Estimate::new(variants.iter().map(loads), plan.repeats);
+        let estimate = estimate.within(budget.map(|budget| budget.as_secs_f64()));
         let unit = variants.first().map_or("", |first| first.workload.load_unit());
         let id = store::new_run_id(jiff::Timestamp::now(), sys::random::number());
         let lines = self.json_lines.as_ref();

@@ -121,6 +121,8 @@ fn variant_outcome(
         explanation = explain::explain(&table);
     }
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
+    // A search that had to end in time has a doubt of its own.
+    let unconfirmed = unconfirmed.filter(|_| workload.time_budget().is_none());
     let mut doubts: Vec<DoubtNote> = unconfirmed.into_iter().map(Into::into).collect();
     let apt = |note: &DoubtNote| is_apt(&note.doubt, run.state, &loads, !workload.ceiling_keys().is_empty());
     doubts.extend(explanation.doubts.into_iter().filter(apt));

@@ -14,6 +14,8 @@ pub mod report;
 pub mod settings;
 pub mod viewer;
 
+use std::time::Duration;
+
 use base::metric::MetricSpec;
 use base::limit_rules::THREAD;
 use base::outcome::{Resource, ResourceSpec};
@@ -100,6 +102,10 @@ impl Workload for Stream {
         settings.load_plan()
     }
 
+    fn time_budget(&self, settings: &StreamSettings) -> Option<Duration> {
+        settings.time_budget()
+    }
+
     fn standing(&self, settings: &StreamSettings, placement: &Placement) -> Result<Vec<PartSpec>, PartError> {
         let host = placement.host(SERVER);
         let players_elsewhere = placement.hosts(VIEWERS).iter().any(|players| *players != host);
@@ -169,7 +175,7 @@ fn viewers(
             depth: stream.depth,
             parsing: player.parsing,
             hold: trial.hold,
-            warm_up: player.warm_up,
+            warm_up: stream.warm_up(),
             seed: trial.seed,
             start: player.start,
             cap: player.cap,

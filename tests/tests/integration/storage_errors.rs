@@ -68,7 +68,7 @@ fn a_full_disk_while_storing_results_loses_no_finished_trial() {
         command.env("KAGIRI_DATA", &small);
         command
     };
-    let words = ["stream", "--content", "film.ts", "--max", "16", "--hold", "2s", "--no-ramp-down"];
+    let words = ["stream", "--content", "film.ts", "--max", "16", "--hold", "2s"];
     let mut live = Live::start(command(&words));
     // The first trial is stored when its line is written; then the disk fills up.
     live.wait_for("1 stream   ", PATIENCE);

@@ -11,7 +11,7 @@ mod survey;
 mod table;
 
 pub use brief::brief;
-pub use calls::call_times;
+pub use calls::{brief_call_times, call_times};
 pub(crate) use calls::{call_columns, softirq_columns};
 pub use differences::{differences, undecided, worse};
 pub use explanation::{explained, explanation};

@@ -3,6 +3,7 @@
 mod check;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use base::plan::{LoadPlan, PlanError};
 use base::units::{BitRate, ByteSize, Span};
@@ -10,10 +11,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::doubt::StreamDoubt;
 use mpegts::Codec;
 
 /// Loads up to here are searched one by one, so their trials' length decides how long a search takes.
 const SEARCH_HOLD_S: u64 = 5;
+
+/// A quick search begins with so many streams: with fewer it would take longer to reach a usual server's
+/// capacity than it may.
+const QUICK_FIRST: u64 = 16;
+const QUICK_HOLD: Span = Span::from_s(3);
+const QUICK_WARM_UP: Span = Span::from_s(2);
+/// Resolution of a quick search above 16 streams.
+const QUICK_RESOLUTION: f64 = 0.25;
+/// The time of a quick search, so that with its report it answers within 60 s.
+const QUICK_BUDGET: Duration = Duration::from_secs(52);
+/// Steps of this size are worth a doubt, as a share of the load.
+const COARSE: f64 = 0.2;
 
 /// What players do with the bytes that they receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -175,6 +189,11 @@ pub struct StreamSettings {
     /// Number of streams to try first.
     #[schemars(range(min = 1, max = 100_000), extend("x-flag" = {"rare": true}))]
     pub first: u64,
+    /// Answer within 60 s: short trials, coarse steps, one confirmation if there is time. Less sure, and the
+    /// answer says so.
+    #[schemars(extend("x-flag" = {"conflicts": ["streams", "hold", "search_hold", "confirmations",
+        "resolution_percent", "ramp_down"]}))]
+    pub quick: bool,
     /// Run a single trial with N streams instead of a search.
     #[schemars(range(min = 1, max = 100_000), extend("x-flag" = {"conflicts": ["max", "first"]}))]
     pub streams: Option<u64>,
@@ -223,6 +242,7 @@ impl Default for StreamSettings {
             bitrate: BitRate::from_bit_per_s(25_000_000),
             max: 1000,
             first: 1,
+            quick: false,
             streams: None,
             hold: Span::from_s(10),
             search_hold: None,
@@ -249,6 +269,14 @@ impl StreamSettings {
 
     /// How loads are to be searched.
     pub fn load_plan(&self) -> LoadPlan {
+        if self.quick {
+            return LoadPlan {
+                load_first: self.first.max(QUICK_FIRST).min(self.max),
+                confirmations: 1,
+                resolution: QUICK_RESOLUTION,
+                ..LoadPlan::search(self.max, QUICK_HOLD)
+            };
+        }
         let search_hold = self.search_hold.unwrap_or(Span::from_s(SEARCH_HOLD_S));
         LoadPlan {
             load_first: self.first,
@@ -260,5 +288,25 @@ impl StreamSettings {
             ramp_down: self.ramp_down,
             resolution: self.resolution_percent / 100.0,
         }
+    }
+
+    /// The time that a search may take.
+    pub(crate) fn time_budget(&self) -> Option<Duration> {
+        self.quick.then_some(QUICK_BUDGET)
+    }
+
+    /// Time from the start of the last player to the hold; `None`: as long as it takes.
+    pub(crate) fn warm_up(&self) -> Option<Span> {
+        self.player.warm_up.or(self.quick.then_some(QUICK_WARM_UP))
+    }
+
+    /// The doubt of a search in coarse steps.
+    pub(crate) fn coarse_search(&self) -> Option<StreamDoubt> {
+        let plan = self.load_plan();
+        let is_coarse = plan.fixed.is_none() && plan.resolution >= COARSE;
+        is_coarse.then(|| StreamDoubt::CoarseSearch {
+            hold_s: plan.search_hold.s(),
+            resolution_percent: plan.resolution * 100.0,
+        })
     }
 }
