@@ -3,6 +3,7 @@
 //! and `tests/transfer.rs`.
 
 mod ageing;
+mod answers;
 mod bad_input;
 mod broken_pipe;
 mod compare;
