@@ -16,8 +16,8 @@ pub mod viewer;
 
 use std::time::Duration;
 
-use base::metric::MetricSpec;
 use base::limit_rules::THREAD;
+use base::metric::MetricSpec;
 use base::outcome::{Resource, ResourceSpec};
 use base::part::{PartError, PartKind, PartSpec};
 use base::placement::{Placement, Role};

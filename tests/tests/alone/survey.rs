@@ -67,7 +67,8 @@ fn survey_ends_with_one_table_and_one_report() {
     let named = said.lines().find_map(|line| line.strip_prefix("Report: ")).expect("it names its report");
     let report = std::fs::read_to_string(named).expect("the report is there");
     let runs = world.run(&["runs", "list", "--json"]).code(0).json();
-    let ids: Vec<&str> = runs.as_array().expect("runs").iter().filter_map(|run| run["run"].as_str()).collect();
+    let ids: Vec<&str> =
+        runs.as_array().expect("runs").iter().filter_map(|run| run["run"].as_str()).collect();
     assert_eq!(ids.len(), 5, "a run for each workload: {runs}");
     for id in ids {
         assert!(report.contains(&format!("id=\"run-{id}\"")), "{named} has no run {id}");

@@ -109,10 +109,8 @@ fn required_metric_counts_and_its_requirement_directs_it() {
         ("received_bit_per_s", &["received<=1kbit/s"], low, high, 3),
         ("received_bit_per_s", &[], high, low, 0),
     ] {
-        let (a, b) = (
-            run_of_metric("befo", require, metric, &before),
-            run_of_metric("afte", require, metric, &after),
-        );
+        let (a, b) =
+            (run_of_metric("befo", require, metric, &before), run_of_metric("afte", require, metric, &after));
         let ended = compared(&world, &a, &b).code(code);
         assert_eq!(ended.stderr.contains(": worse"), code == 3, "{metric} {require:?}: {}", ended.stderr);
     }
@@ -123,6 +121,10 @@ fn single_measurements_are_not_decided_and_that_is_said() {
     let world = World::new();
     let ended = compared(&world, &run_of_capacities("befo", &[10.0]), &run_of_capacities("afte", &[5.0]));
     let ended = ended.code(0);
-    assert!(ended.stderr.contains("not decided: ") && ended.stderr.contains("--repeat 5"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("not decided: ") && ended.stderr.contains("--repeat 5"),
+        "{}",
+        ended.stderr
+    );
     world.run(&["runs", "compare", "last", "--fail-on", "better"]).code(2);
 }

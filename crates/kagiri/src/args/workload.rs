@@ -271,8 +271,8 @@ fn quantity(setting: &Declaration, format: &str, text: &str) -> Value {
     json!(read.as_deref().unwrap_or(text))
 }
 
-/// iperf3's `128K` with a unit: its sizes are powers of 1024, its rates powers of 1000 bits. `None` for what has
-/// a unit already.
+/// iperf3's `128K` with a unit: its sizes are powers of 1024, its rates powers of 1000 bits. `None` for what
+/// has a unit already.
 fn as_iperf3_means(format: &str, text: &str) -> Option<String> {
     let (number, prefix) = match text.char_indices().next_back()? {
         (at, letter) if letter.is_ascii_alphabetic() => (&text[..at], letter.to_ascii_uppercase()),

@@ -49,7 +49,14 @@ mod tests {
     fn row(measured: &str, result: &str, limit: &str) -> SurveyRow {
         let certainty = "confirmed".to_owned();
         let (limit, result) = (limit.to_owned(), result.to_owned());
-        SurveyRow { result, limit, certainty, n: Some(1), doubts: Some(12), ..SurveyRow::unanswered(measured, "") }
+        SurveyRow {
+            result,
+            limit,
+            certainty,
+            n: Some(1),
+            doubts: Some(12),
+            ..SurveyRow::unanswered(measured, "")
+        }
     }
 
     #[test]
@@ -64,7 +71,10 @@ mod tests {
         let text = survey(&rows, style, Some("/tmp/report.html"));
         assert!(text.lines().count() <= LINES, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
-        assert!(text.contains("and 12 more results. ") && text.ends_with("Report: /tmp/report.html\n"), "{text}");
+        assert!(
+            text.contains("and 12 more results. ") && text.ends_with("Report: /tmp/report.html\n"),
+            "{text}"
+        );
         let few = survey(&rows[..2], style, None);
         assert!(few.contains("264 streams") && few.contains("players' CPU time"), "{few}");
     }

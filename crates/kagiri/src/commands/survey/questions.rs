@@ -50,7 +50,12 @@ pub(super) fn all(
             Some("response_p99_ms"),
             exchange_plan()?,
         ),
-        short("events from 100 simultaneous sources (some seconds)", "events, 100 sources", None, daq_plan()?),
+        short(
+            "events from 100 simultaneous sources (some seconds)",
+            "events, 100 sources",
+            None,
+            daq_plan()?,
+        ),
         short(
             "work of a file server in the data folder (some seconds)",
             "file server",
