@@ -89,7 +89,7 @@ mod tests {
         let first = lines.look(11.2, &live(125e6, 0.0)).unwrap();
         assert_eq!(first, "   0.0 to   1.0 s  up 125 MB at 1 Gbit/s");
         assert_eq!(lines.look(11.9, &live(150e6, 0.0)), None);
-        assert_eq!(lines.end().as_deref(), Some("   1.0 to   1.7 s  up 25 MB at 286 Mbit/s"));
+        assert_eq!(lines.end().as_deref(), Some("   1.0 to   1.7 s  up 25 MB at 285.7 Mbit/s"));
         assert_eq!(lines.end(), None);
     }
 

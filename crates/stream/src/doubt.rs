@@ -60,7 +60,9 @@ impl WorkloadDoubt for StreamDoubt {
             Self::CacheNotCold { .. } => "close other users of the file, or run as root",
             Self::RegionsOverlap { .. } => "make longer content with 'kagiri content make --duration'",
             Self::HoldTooShort { .. } => "use longer trials (--time, --search-time)",
-            Self::CoarseSearch { .. } => "for a surer answer use 'kagiri stream' without --quick",
+            Self::CoarseSearch { .. } => {
+                "use longer trials and smaller steps ('kagiri stream' without --quick)"
+            }
             Self::IndexMadeByReading => "keep the index beside the content with 'kagiri content index'",
         }
     }

@@ -126,18 +126,6 @@ fn flags_of_scripts_are_accepted() {
         ("-b 1Gbit/s", "rate", json!("1Gbit/s")),
         ("-w 1MiB", "window", json!("1MiB")),
         ("-i 1s", "interval", json!("1s")),
-        // Bare numbers and letters as iperf3 reads them; what has a unit is left as it is.
-        ("-t 10", "time", json!("10s")),
-        ("--omit 0.5", "omit", json!("0.5s")),
-        ("-i 0", "interval", Value::Null),
-        ("-n 10M", "bytes", json!("10MiB")),
-        ("-n 5MB", "bytes", json!("5MB")),
-        ("-l 1470", "size", json!("1470B")),
-        ("-l 128k", "size", json!("128KiB")),
-        ("-w 1G", "window", json!("1GiB")),
-        ("-b 1.5G", "rate", json!("1.5Gbit/s")),
-        ("-b 100k", "rate", json!("100kbit/s")),
-        ("-b 0", "rate", Value::Null),
         ("-Z", "engine", json!("splice")),
         ("--congestion reno", "congestion_control", json!("reno")),
         ("--congestion-control reno", "congestion_control", json!("reno")),
@@ -161,6 +149,26 @@ fn flags_of_scripts_are_accepted() {
     }
     assert!(Cli::try_parse_from(["kagiri", "transfer", "nas", "-p", "5202"]).is_ok());
     assert!(Cli::try_parse_from(["kagiri", "stream", "--no-ramp-down"]).is_ok());
+}
+
+/// What has a unit is left as it is.
+#[test]
+fn bare_numbers_are_read_as_iperf3_reads_them() {
+    for (line, key, value) in [
+        ("-t 10", "time", json!("10s")),
+        ("--omit 0.5", "omit", json!("0.5s")),
+        ("-i 0", "interval", Value::Null),
+        ("-n 10M", "bytes", json!("10MiB")),
+        ("-n 5MB", "bytes", json!("5MB")),
+        ("-l 1470", "size", json!("1470B")),
+        ("-l 128k", "size", json!("128KiB")),
+        ("-w 1G", "window", json!("1GiB")),
+        ("-b 1.5G", "rate", json!("1.5Gbit/s")),
+        ("-b 100k", "rate", json!("100kbit/s")),
+        ("-b 0", "rate", Value::Null),
+    ] {
+        assert_eq!(args::<TransferSettings>(line).get(key), Some(&value), "{line}");
+    }
 }
 
 #[test]

@@ -260,7 +260,7 @@ fn parse(setting: &Declaration, text: &str) -> Result<Value, String> {
 /// iperf3 reads them; 0 is then the same as leaving the flag out.
 fn quantity(setting: &Declaration, format: &str, text: &str) -> Value {
     let is_iperf3 = setting.flag.as_ref().is_some_and(|flag| flag.iperf3);
-    if is_iperf3 && text.parse() == Ok(0.0) {
+    if is_iperf3 && text.parse::<f64>().is_ok_and(|number| number == 0.0) {
         return Value::Null;
     }
     let read = match format {

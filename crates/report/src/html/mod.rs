@@ -46,7 +46,7 @@ pub fn page(run: &Run, extras: &Extras) -> String {
 /// The runs of a survey as one HTML document, its table first.
 pub fn survey_page(name: &str, rows: &[SurveyRow], runs: &[(&Run, Extras)]) -> String {
     // Identifiers of figures are unique on a page; they are made of the number of a variant.
-    let first = |n: usize| runs[..n].iter().map(|(run, _)| run.variants.len()).sum();
+    let first = |n: usize| runs[..n].iter().map(|(run, _)| run.variants.len()).sum::<usize>();
     let body = html! {
         (survey::header(name, rows))
         @for (n, (run, extras)) in runs.iter().enumerate() {

@@ -10,7 +10,7 @@ use base::format::{UNKNOWN, plural};
 /// Lines of the head, the rule below it and the two lines below the table.
 const FRAME_LINES: usize = 4;
 /// Longer texts are cut off, so that the columns fit beside each other.
-const CELL_COLUMNS: usize = 24;
+const CELL_COLUMNS: usize = 22;
 
 /// The table, then where the rest is: `page` is the report's path. Ends with a line break.
 pub fn survey(rows: &[SurveyRow], style: Style, page: Option<&str>) -> String {
