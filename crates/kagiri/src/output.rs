@@ -11,8 +11,9 @@ use base::outcome::{Run, State, Trial};
 use base::verdict::Verdict;
 use base::workload::Presentation;
 use report::html::Extras;
-use report::survey::SurveyRow;
+use report::survey::{SurveyFact, SurveyRow};
 use report::terminal::Style;
+use store::Store;
 
 use crate::args::MeasureArgs;
 use crate::atomic_file::write_atomically;
@@ -203,6 +204,26 @@ pub fn present_survey(rows: &[SurveyRow], runs: &[Run], common: &MeasureArgs) ->
     printed
 }
 
+/// The environment's key of [`SurveyFact`].
+pub const SURVEY: &str = "survey";
+
+fn survey_page(rows: &[SurveyRow], runs: &[Run]) -> String {
+    let all: Vec<(&Run, Extras)> = runs.iter().map(|run| (run, extras(run, None))).collect();
+    report::html::survey_page("This machine", rows, &all)
+}
+
+/// The report of the survey that a run belongs to, up to this run; runs that were removed are left out. `None`:
+/// it belongs to none.
+pub fn report_page_of_survey(run: &Run, store: &Store) -> Option<String> {
+    let fact: SurveyFact = serde_json::from_value(run.environment.get(SURVEY)?.clone()).ok()?;
+    let mut ids: Vec<&String> = fact.rows.iter().filter_map(|row| row.run.as_ref()).collect();
+    ids.dedup();
+    let before = ids.into_iter().filter_map(|id| dirs::find_run(store, id).ok());
+    let runs: Vec<Run> = before.chain([run.clone()]).collect();
+    let own = report::survey::rows(run, &fact.name, fact.main.as_deref());
+    Some(survey_page(&[fact.rows, own].concat(), &runs))
+}
+
 fn write_survey(
     rows: &[SurveyRow],
     runs: &[Run],
@@ -210,8 +231,7 @@ fn write_survey(
     out: Option<&Path>,
 ) -> Result<PathBuf, Failure> {
     let path = report_path(last, out)?;
-    let all: Vec<(&Run, Extras)> = runs.iter().map(|run| (run, extras(run, None))).collect();
-    write(last, &path, report::html::survey_page("This machine", rows, &all).as_bytes())?;
+    write(last, &path, survey_page(rows, runs).as_bytes())?;
     for run in runs {
         out.map_or(Ok(()), |dir| write_tables(run, dir))?;
     }

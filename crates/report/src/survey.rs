@@ -4,12 +4,23 @@
 use base::format::{UNKNOWN, metric, metric_words, unit_of};
 use base::outcome::{Certainty, LoadMetric, Resource, Run, State, Trial, VariantOutcome};
 use base::verdict::Verdict;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{doubts, findings, words};
 
+/// What is stored with each run of a survey: its own question, and the answers before it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SurveyFact {
+    /// The name of the run's row; several variants have their own.
+    pub name: String,
+    /// The metric that answers it; `None`: the workload's first.
+    pub main: Option<String>,
+    /// The rows before.
+    pub rows: Vec<SurveyRow>,
+}
+
 /// What came of one question.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SurveyRow {
     /// What was measured: `TCP, 1 flow`.
     pub measured: String,

@@ -80,6 +80,9 @@ fn survey_ends_with_one_table_and_one_report() {
     let ceilings = &run["environment"]["ceilings"]["embedded server"];
     assert!(ceilings["network"]["value"].as_f64().is_some_and(|value| value > 0.0), "{ceilings}");
     assert!(!doubts.contains("ceiling_refuted"), "{ceilings} {doubts}");
-    let rows = run["environment"]["survey"].as_array().expect("the rows of the other runs");
+    let rows = run["environment"]["survey"]["rows"].as_array().expect("the rows of the other runs");
     assert_eq!(rows.len(), ROWS.len() - 1, "{rows:?}");
+    let again = world.run(&["report", "-o", "-"]).code(0).stdout;
+    let anchors = |page: &str| page.matches("<section id=\"run-").count();
+    assert_eq!((anchors(&again), anchors(&report)), (5, 5), "the same report can be written again");
 }

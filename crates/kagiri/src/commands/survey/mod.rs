@@ -52,7 +52,7 @@ impl Survey {
         let questions = questions::all(&ceilings, session.data_dir(), &self.common)?;
         for (at, question) in (2..).zip(&questions) {
             say(&format!("{at} of {}: {}", questions.len() + 1, question.what));
-            session.add_fact("survey", json!(answers.rows));
+            session.add_fact(output::SURVEY, json!(question.fact(&answers.rows)));
             let measured = session.measure(&question.plan, &self.progress_of(question));
             answers.add(question, measured, &say);
             if session.is_stopped() {

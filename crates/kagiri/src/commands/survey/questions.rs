@@ -5,7 +5,7 @@ use std::path::Path;
 
 use base::outcome::{Ceiling, Resource};
 use base::plan::Plan;
-use report::survey::SurveyRow;
+use report::survey::{SurveyFact, SurveyRow};
 use serde_json::{Value, json};
 
 use crate::args::MeasureArgs;
@@ -33,6 +33,13 @@ pub(super) struct Question {
     pub plan: Plan,
     /// Whether it takes so long that its trials are shown.
     pub is_long: bool,
+}
+
+impl Question {
+    /// What is stored with its run, so that the report of the survey can be written again.
+    pub fn fact(&self, before: &[SurveyRow]) -> SurveyFact {
+        SurveyFact { name: self.name.to_owned(), main: self.main.map(str::to_owned), rows: before.to_vec() }
+    }
 }
 
 /// All questions in their order; the streams come last, because their search needs the ceilings.
