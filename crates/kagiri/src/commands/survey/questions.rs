@@ -162,7 +162,7 @@ fn load_max(ceilings: &BTreeMap<Resource, Ceiling>) -> u64 {
 
 /// The rows of what was calibrated before the first question.
 pub(super) fn ceiling_rows(ceilings: &BTreeMap<Resource, Ceiling>) -> Vec<SurveyRow> {
-    let row = |resource, measured: &str, how: &str| {
+    let row = |resource: Resource, measured: &str, how: &str| {
         let Some(ceiling) = ceilings.get(&resource) else {
             return SurveyRow::unanswered(measured, "not measured");
         };
