@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::metric::{Better, Metrics};
+use crate::metric::Metrics;
 use crate::units::{BitRate, ByteSize, Span};
 
 /// How a metric is compared with its bound.
@@ -139,15 +139,6 @@ fn stem(name: &str) -> &str {
 }
 
 impl Objective {
-    /// The direction that it asks for: of `response_p99<=50ms` less.
-    pub fn better(&self) -> Better {
-        match self.relation {
-            Relation::AtMost | Relation::Below => Better::Lower,
-            Relation::AtLeast | Relation::Above => Better::Higher,
-            Relation::Equal => Better::Neither,
-        }
-    }
-
     /// The metric that is meant: by its whole name, its name without the unit, or the end of that (`p99` for
     /// `response_p99_ms`), provided that it is the only one.
     pub fn find<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Result<&'a str, ObjectiveError> {

@@ -53,7 +53,7 @@ impl Presentation {
         panels_below: &[],
         resources: &[],
         columns_note: "",
-        is_brief: true,
+        is_brief: false,
     };
 }
 

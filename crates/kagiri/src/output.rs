@@ -134,10 +134,8 @@ pub fn summary(run: &Run, written: Option<&str>, is_full: bool) -> String {
         None => Cow::Borrowed(run),
     };
     let extras = extras(run, None);
-    if extras.presentation.is_brief && !is_full {
-        return report::terminal::brief(&shown, &extras, style(), written);
-    }
-    report::terminal::summary(&shown, &extras, style(), written)
+    let print = if is_full { report::terminal::summary } else { report::terminal::brief };
+    print(&shown, &extras, style(), written)
 }
 
 pub fn code(run: &Run) -> Code {

@@ -241,9 +241,19 @@ fn required(runs: &[Run], specs: &[MetricSpec]) -> Vec<Required> {
     let objectives = texts.filter_map(|text| text.as_str()?.parse::<Objective>().ok());
     let named = |objective: Objective| {
         let name = objective.find(specs.iter().map(|spec| spec.name)).ok()?;
-        Some((name, objective.better()))
+        Some((name, direction(&objective)))
     };
     objectives.filter_map(named).collect()
+}
+
+/// The direction that a requirement asks for: of `response_p99<=50ms` less.
+fn direction(objective: &Objective) -> Better {
+    let text = objective.to_string();
+    match text.chars().find(|sign| matches!(sign, '<' | '>' | '=')) {
+        Some('<') => Better::Lower,
+        Some('>') => Better::Higher,
+        _ => Better::Neither,
+    }
 }
 
 fn directed(spec: MetricSpec, required: &[Required]) -> MetricSpec {
