@@ -66,7 +66,7 @@ impl SurveyRow {
 }
 
 /// A row for each variant of a run. `name` is what the only variant of a run is called; several have their own
-/// names. `main` is the metric that answers the question, else the first of the findings.
+/// names. `main` is the metric that answers the question, of variants that have it; else the first of the findings.
 pub fn rows(run: &Run, name: &str, main: Option<&str>) -> Vec<SurveyRow> {
     let is_one = run.variants.len() < 2;
     let row = |variant: &VariantOutcome| row(run, variant, if is_one { name } else { &variant.name }, main);
@@ -105,8 +105,8 @@ fn row(run: &Run, variant: &VariantOutcome, name: &str, main: Option<&str>) -> S
 
 /// The number of the answer: a metric of one load, or the capacity of a search.
 fn result(variant: &VariantOutcome, main: Option<&str>) -> Option<String> {
-    let named = |finding: &&LoadMetric| main.is_none_or(|main| finding.metric == main);
-    match variant.findings.iter().find(named) {
+    let named = |finding: &&LoadMetric| main.is_some_and(|main| finding.metric == main);
+    match variant.findings.iter().find(named).or(variant.findings.first()) {
         Some(found) if unit_of(&found.metric).0 == "s" => {
             let words = metric_words(&found.metric);
             let kind = words.rsplit(' ').next().unwrap_or_default();
@@ -114,7 +114,7 @@ fn result(variant: &VariantOutcome, main: Option<&str>) -> Option<String> {
         }
         Some(found) => Some(findings::median(found)),
         None => {
-            let value = variant.capacity.value.filter(|_| variant.findings.is_empty())?;
+            let value = variant.capacity.value?;
             let least = if variant.capacity.is_lower_bound() { "at least " } else { "" };
             Some(format!("{least}{}", words::load(value, &variant.capacity.unit)))
         }

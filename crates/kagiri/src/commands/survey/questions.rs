@@ -28,7 +28,7 @@ pub(super) struct Question {
     pub what: &'static str,
     /// The name of its row; several variants have their own.
     pub name: &'static str,
-    /// The metric that answers it, where it is not the workload's first.
+    /// The metric that answers it, of variants that have it; else the workload's first.
     pub main: Option<&'static str>,
     pub plan: Plan,
     /// Whether it takes so long that its trials are shown.
@@ -50,7 +50,12 @@ pub(super) fn all(
 ) -> Result<[Question; COUNT], Failure> {
     let short = |what, name, main, plan| Question { what, name, main, plan, is_long: false };
     let mut all = [
-        short("throughput and requests over loopback (some seconds)", "transfers", None, transfer_plan()?),
+        short(
+            "throughput and requests over loopback (some seconds)",
+            "transfers",
+            Some("response_p99_us"),
+            transfer_plan()?,
+        ),
         short(
             "replies to messages over loopback (two seconds)",
             "replies, 10 kB",
