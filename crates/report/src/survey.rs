@@ -65,8 +65,9 @@ impl SurveyRow {
     }
 }
 
-/// A row for each variant of a run. `name` is what the only variant of a run is called; several have their own
-/// names. `main` is the metric that answers the question, of variants that have it; else the first of the findings.
+/// A row for each variant of a run. `name` is what the only variant of a run is called; several have their
+/// own names. `main` is the metric that answers the question, of variants that have it; else the first of the
+/// findings.
 pub fn rows(run: &Run, name: &str, main: Option<&str>) -> Vec<SurveyRow> {
     let is_one = run.variants.len() < 2;
     let row = |variant: &VariantOutcome| row(run, variant, if is_one { name } else { &variant.name }, main);
@@ -77,7 +78,8 @@ pub fn rows(run: &Run, name: &str, main: Option<&str>) -> Vec<SurveyRow> {
 }
 
 fn row(run: &Run, variant: &VariantOutcome, name: &str, main: Option<&str>) -> SurveyRow {
-    let Some(result) = result(variant, main) else {
+    let is_measured = !variant.findings.is_empty() || !words::is_one_load(run, variant);
+    let Some(result) = result(variant, main).filter(|_| is_measured) else {
         let why = if run.state == State::Complete { "not measured" } else { words::state_word(run.state) };
         return SurveyRow::unanswered(name, why);
     };
