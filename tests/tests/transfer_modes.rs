@@ -175,7 +175,10 @@ fn letters_and_bare_numbers_mean_what_iperf3_means_by_them() {
         let (server, host) = iperf3_server();
         let (address, port) = host.split_once(':').expect("a port");
         let words = [&["transfer", address, "-p", port, "--json", "-q"], letters].concat();
-        let document = world.run(&words).code(0).json();
+        let ended = world.run(&words);
+        // A busy machine may spoil a verdict, but not what iperf3 was asked for.
+        assert!(matches!(ended.status.code(), Some(0 | 1)), "{ended:?}");
+        let document = ended.json();
         let output = server.wait_with_output().expect("it ends after one test").stdout;
         let seen: Value = serde_json::from_slice(&output).expect("its JSON");
         for (place, value) in expected {
