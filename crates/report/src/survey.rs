@@ -89,6 +89,7 @@ fn row(run: &Run, variant: &VariantOutcome, name: &str, main: Option<&str>) -> S
         (Resource::None, None) if limit.certainty == Certainty::Unknown => {
             (UNKNOWN.to_owned(), "limit unknown".to_owned())
         }
+        (Resource::None, None) => (UNKNOWN.to_owned(), "no limit found".to_owned()),
         (resource, None) => (
             words::limit_word(resource, limit.certainty).to_owned(),
             words::certainty_word(limit.certainty).to_owned(),
