@@ -169,7 +169,7 @@ fn letters_and_bare_numbers_mean_what_iperf3_means_by_them() {
             &[("/start/test_start/bytes", 4_194_304.into()), ("/start/test_start/reverse", 1.into())],
         ),
         (&["-w", "256K", "-t", "1"], &[("/start/sock_bufsize", 262_144.into())]),
-        (&["-b", "0", "-t", "0.5", "-Z"], &[("/start/test_start/target_bitrate", 0.into())]),
+        (&["-b", "0", "-t", "1", "-Z"], &[("/start/test_start/target_bitrate", 0.into())]),
     ];
     for (letters, expected) in cases {
         let (server, host) = iperf3_server();
