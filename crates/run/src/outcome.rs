@@ -124,12 +124,16 @@ fn variant_outcome(
     // A search that had to end in time has a doubt of its own.
     let unconfirmed = unconfirmed.filter(|_| workload.time_budget().is_none());
     let mut doubts: Vec<DoubtNote> = unconfirmed.into_iter().map(Into::into).collect();
+    // What concerns every trial comes before what was concluded from them: short answers show the first doubts.
+    let (of_all, of_some): (Vec<_>, Vec<_>) =
+        trial_doubts(&trials).into_iter().partition(|(_, is_of_all)| *is_of_all);
+    doubts.extend(of_all.into_iter().map(|(note, _)| note));
     let apt = |note: &DoubtNote| is_apt(&note.doubt, run.state, &loads, !workload.ceiling_keys().is_empty());
     doubts.extend(explanation.doubts.into_iter().filter(apt));
     doubts.retain(|note| !is_said_by(&refuted, &note.doubt));
     doubts.extend(refuted.into_iter().map(Into::into));
     doubts.extend(capacity_doubts(&repetitions, &trials).into_iter().map(Into::into));
-    doubts.extend(trial_doubts(&trials));
+    doubts.extend(of_some.into_iter().map(|(note, _)| note));
     Ok(VariantOutcome {
         name: variant.name.clone(),
         capacity,
@@ -269,8 +273,9 @@ fn median_capacity(repetitions: &[Capacity], trials: &[&Trial], unit: &str) -> C
     Capacity { value: Some(value), unit: unit.to_owned(), interval: [lower, upper], passes, failures_above }
 }
 
-/// The doubts of single trials for the summary, each kind once, with its worst value.
-fn trial_doubts(trials: &[&Trial]) -> Vec<DoubtNote> {
+/// The doubts of single trials for the summary, each kind once, with its worst value, and whether it concerns
+/// all of several trials.
+fn trial_doubts(trials: &[&Trial]) -> Vec<(DoubtNote, bool)> {
     let mut worst: Vec<(DoubtNote, usize)> = Vec::new();
     for note in trials.iter().flat_map(|trial| &trial.doubts) {
         let same = |known: &&mut (DoubtNote, usize)| known.0.doubt.is_same_kind(&note.doubt);
@@ -289,7 +294,7 @@ fn trial_doubts(trials: &[&Trial]) -> Vec<DoubtNote> {
         let worst = if note.doubt.gravity() > 0.0 { "; the worst is given" } else { "" };
         note.message = format!("{} (in {count} of {all} trials{worst})", note.message);
     }
-    worst.into_iter().map(|(note, _)| note).collect()
+    worst.into_iter().map(|(note, count)| (note, all > 1 && count == all)).collect()
 }
 
 /// Repetitions with a valid trial, whatever its verdict.
