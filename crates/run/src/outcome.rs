@@ -124,7 +124,8 @@ fn variant_outcome(
     // A search that had to end in time has a doubt of its own.
     let unconfirmed = unconfirmed.filter(|_| workload.time_budget().is_none());
     let mut doubts: Vec<DoubtNote> = unconfirmed.into_iter().map(Into::into).collect();
-    // What concerns every trial comes before what was concluded from them: short answers show the first doubts.
+    // What concerns every trial comes before what was concluded from them: short answers show the first
+    // doubts.
     let (of_all, of_some): (Vec<_>, Vec<_>) =
         trial_doubts(&trials).into_iter().partition(|(_, is_of_all)| *is_of_all);
     doubts.extend(of_all.into_iter().map(|(note, _)| note));
