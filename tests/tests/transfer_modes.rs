@@ -140,6 +140,81 @@ fn tcp_of_iperf3_in_both_directions_is_not_told_as_quic() {
     assert!(!document.to_string().contains("QUIC declared"), "{document}");
 }
 
+/// What iperf3's server says that it was asked for, and the buffers that the kernel gave it.
+#[test]
+fn letters_and_bare_numbers_mean_what_iperf3_means_by_them() {
+    need_programs!("iperf3");
+    let world = World::new();
+    let cases: [(&[&str], &[(&str, Value)]); 5] = [
+        (
+            &["-t", "1", "-P", "2", "-l", "64K", "-N"],
+            &[
+                ("/start/test_start/protocol", "TCP".into()),
+                ("/start/test_start/num_streams", 2.into()),
+                ("/start/test_start/blksize", 65_536.into()),
+                ("/start/test_start/duration", 1.into()),
+                ("/start/test_start/reverse", 0.into()),
+            ],
+        ),
+        (
+            &["-u", "-b", "10M", "-l", "1000", "-t", "1"],
+            &[
+                ("/start/test_start/protocol", "UDP".into()),
+                ("/start/test_start/target_bitrate", 10_000_000.into()),
+                ("/start/test_start/blksize", 1000.into()),
+            ],
+        ),
+        (
+            &["-n", "4M", "-R"],
+            &[("/start/test_start/bytes", 4_194_304.into()), ("/start/test_start/reverse", 1.into())],
+        ),
+        (&["-w", "256K", "-t", "1"], &[("/start/sock_bufsize", 262_144.into())]),
+        (&["-b", "0", "-t", "1", "-Z"], &[("/start/test_start/target_bitrate", 0.into())]),
+    ];
+    for (letters, expected) in cases {
+        let (server, host) = iperf3_server();
+        let (address, port) = host.split_once(':').expect("a port");
+        let words = [&["transfer", address, "-p", port, "--json", "-q"], letters].concat();
+        let ended = world.run(&words);
+        // A busy machine may spoil a verdict, but not what iperf3 was asked for.
+        assert!(matches!(ended.status.code(), Some(0 | 1)), "{ended:?}");
+        let document = ended.json();
+        let output = server.wait_with_output().expect("it ends after one test").stdout;
+        let seen: Value = serde_json::from_slice(&output).expect("its JSON");
+        for (place, value) in expected {
+            assert_eq!(seen.pointer(place), Some(value), "{letters:?} {place}: {}", seen["start"]);
+        }
+        assert!(metric(&document, "goodput_bit_per_s") > 0.0, "{letters:?}");
+    }
+}
+
+#[test]
+fn interval_lines_come_as_they_happen_and_add_up() {
+    let world = World::new();
+    let arguments = ["transfer", "-t", "2", "-i", "0.5", "-b", "80M", "--json-lines=events"];
+    let mut live = world.start(&arguments);
+    live.wait_for(" to   0.5 s  up ", PATIENCE);
+    assert!(live.is_running(), "the first line comes before the end");
+    let ended = live.end(PATIENCE).code(0);
+    let lines: Vec<&str> = ended.stdout.lines().filter(|line| line.contains(" s  up ")).collect();
+    assert!((3..=4).contains(&lines.len()), "{}", ended.stdout);
+    let bytes = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "up").expect("a direction");
+        assert_eq!(words[at + 2], "MB", "{line}");
+        words[at + 1].parse::<f64>().expect("a number") * 1e6
+    };
+    let sum: f64 = lines.iter().map(bytes).sum();
+    let events = std::fs::read_to_string(world.path("events")).expect("the file of --json-lines");
+    let trial = events.lines().find(|line| line.starts_with("{\"event\":\"trial\",")).expect("a trial");
+    let trial: Value = serde_json::from_str(trial).expect("JSON");
+    let all = trial["trial"]["metrics"]["received_bytes"].as_f64().expect("bytes");
+    assert!(sum <= all * 1.001 && sum >= all * 0.8, "{sum} of {all} bytes in {lines:?}");
+    // JSON keeps standard output for itself.
+    let json = world.run(&["transfer", "-t", "1", "-i", "0.5", "-b", "80M", "--json"]).code(0);
+    assert!(json.json()["run"].is_string() && json.stderr.contains(" to   0.5 s  up "), "{}", json.stderr);
+}
+
 #[test]
 fn transfers_in_a_lab_are_named_after_their_hosts() {
     need_root!();

@@ -7,7 +7,7 @@ use anyhow::bail;
 use base::part::{Endpoints, Progress};
 use base::units::Span;
 use base::workload::Judgement;
-use stream::judge::judge;
+use stream::judge::{Players, judge};
 use stream::settings::Depth;
 use stream::viewer::part::Viewers;
 use stream::viewer::part_settings::ViewerSettings;
@@ -82,7 +82,7 @@ pub fn play(fixture: &Fixture, server: &mut Server, play: &Play) -> anyhow::Resu
     let noise = meter.finish(server.cpu_ns())?;
     let report = viewers.stop()?;
     report.check_measured()?;
-    let judgement = judge(&report);
+    let judgement = judge(&report, Players::Trusted);
     let server_cpu_percent = report.hold_s.and_then(|(from, to)| {
         let at = |s: f64| interpolate(&used, start_ns as f64 + s * 1e9);
         Some(100.0 * (at(to)? - at(from)?) / ((to - from) * 1e9))

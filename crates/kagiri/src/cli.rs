@@ -12,7 +12,7 @@ use crate::commands::Command;
     kagiri survey                          start here: capacity of this machine\n  \
     kagiri stream http://nas:8080/film.ts  find how many streams a server carries\n  \
     kagiri report                          write the report of the last run here\n\n\
-    Rates, sizes and times need a unit: 25Mbit/s, 250kB, 128KiB, 500ms.\n\
+    Rates, sizes and times have units: 25Mbit/s, 250kB, 128KiB, 500ms. A bare time is in seconds.\n\
     Exit codes: 0 done, 1 failed, 2 wrong input (option, file, host or run name), 3 a --require does not \
     hold, 130 interrupted.\n\
     Results are stored in $KAGIRI_DATA [default: $XDG_DATA_HOME/kagiri, else ~/.local/share/kagiri].")]

@@ -31,6 +31,8 @@ pub struct Estimate {
     learned: Learned,
     /// The bound from the start of the current trial on.
     bound: UpperBound,
+    /// What the whole run may take, in s, if its searches have to end in time.
+    budget_s: Option<f64>,
 }
 
 /// What trials that passed took, in s.
@@ -77,9 +79,18 @@ impl Estimate {
             hold: None,
             learned: Learned::default(),
             bound: UpperBound::NOTHING,
+            budget_s: None,
         };
         new.update_bound();
         new
+    }
+
+    /// The same for searches that end after `each_s` at the latest.
+    #[must_use]
+    pub fn within(mut self, each_s: Option<f64>) -> Self {
+        let searches = self.to_come.values().sum::<u32>();
+        self.budget_s = each_s.map(|each_s| each_s * f64::from(searches));
+        self
     }
 
     pub fn variants(&self) -> usize {
@@ -129,12 +140,16 @@ impl Estimate {
 
     /// The bound from the start of the current trial on.
     pub fn upper_bound(&self) -> UpperBound {
-        self.bound
+        let (Some(budget_s), Some(first_s)) = (self.budget_s, self.bound.first_s) else { return self.bound };
+        let later_s = self.bound.later_s.unwrap_or(f64::INFINITY).min((budget_s - first_s).max(0.0));
+        UpperBound { later_s: Some(later_s), ..self.bound }
     }
 
     /// Remaining time in s at bound, unless trials are disturbed or contradict each other; `None`: unknown.
     pub fn left_s(&self, now_s: f64) -> Option<f64> {
-        sum(self.trial_left_s(now_s), self.bound.later_s)
+        let left_s = sum(self.trial_left_s(now_s), self.bound.later_s);
+        let in_time_s = self.budget_s.map(|budget_s| (budget_s - now_s).max(0.0));
+        left_s.into_iter().chain(in_time_s).min_by(f64::total_cmp)
     }
 
     fn current_time(&self) -> TrialTime {

@@ -184,3 +184,15 @@ fn overhead_that_the_workload_knows_replaces_the_general_one() {
     // 0.3 s were measured; the margin is no larger than what is usual.
     assert!((left_s(&estimate, 0.5) - 0.9).abs() < 1e-9);
 }
+
+#[test]
+fn budget_bounds_the_announced_time() {
+    let loads = (plan(1000), TrialTime::default());
+    let unlimited = Estimate::new([("a".to_owned(), loads)], 1);
+    assert!(unlimited.upper_bound().s().unwrap() > 60.0);
+    let mut limited = unlimited.within(Some(50.0));
+    assert_eq!(limited.upper_bound().s(), Some(50.0));
+    limited.search_begins("a");
+    assert_eq!(limited.left_s(20.0), Some(30.0));
+    assert_eq!(limited.left_s(70.0), Some(0.0));
+}

@@ -62,7 +62,7 @@ pub struct HostArgs {
     #[arg(long, value_name = "NET", value_parser = net, hide_short_help = true)]
     pub allow_peer: Vec<IpNet>,
     /// How long to wait for agents [default: 30s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = crate::args::time)]
     pub wait: Option<Span>,
 }
 

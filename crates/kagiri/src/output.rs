@@ -11,7 +11,9 @@ use base::outcome::{Run, State, Trial};
 use base::verdict::Verdict;
 use base::workload::Presentation;
 use report::html::Extras;
+use report::survey::{SurveyFact, SurveyRow};
 use report::terminal::Style;
+use store::Store;
 
 use crate::args::MeasureArgs;
 use crate::atomic_file::write_atomically;
@@ -52,12 +54,17 @@ pub fn error_line(text: &str) {
     }
 }
 
+/// Columns where there is no terminal.
+const WIDTH: usize = 100;
+
 pub fn style() -> Style {
     let terminal = std::io::stdout().is_terminal();
-    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    // Shells do not export COLUMNS; the kernel knows the size of a terminal (TIOCGWINSZ, ioctl_tty(2)).
+    let seen = || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
     Style {
         colour: terminal && std::env::var_os("NO_COLOR").is_none(),
-        width: width.unwrap_or(100),
+        width: said.or_else(seen).unwrap_or(WIDTH),
         unicode: is_utf8_locale(),
     }
 }
@@ -103,6 +110,8 @@ pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
     let printed = if common.json {
         let bytes = store::export(run)?;
         print(&String::from_utf8_lossy(&bytes))
+    } else if common.has_json_lines_on_stdout() {
+        Ok(())
     } else {
         print(&summary(run, report.as_ref().ok().and_then(|path| path.to_str()), common.full))
     };
@@ -125,10 +134,8 @@ pub fn summary(run: &Run, written: Option<&str>, is_full: bool) -> String {
         None => Cow::Borrowed(run),
     };
     let extras = extras(run, None);
-    if extras.presentation.is_brief && !is_full {
-        return report::terminal::brief(&shown, &extras, style(), written);
-    }
-    report::terminal::summary(&shown, &extras, style(), written)
+    let print = if is_full { report::terminal::summary } else { report::terminal::brief };
+    print(&shown, &extras, style(), written)
 }
 
 pub fn code(run: &Run) -> Code {
@@ -145,6 +152,16 @@ pub fn code(run: &Run) -> Code {
 
 /// Write the report beside the results, or everything into the directory that was named.
 fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
+    let report = report_path(run, out)?;
+    write(run, &report, report_page(run).as_bytes())?;
+    if let Some(dir) = out {
+        write_tables(run, dir)?;
+    }
+    Ok(report)
+}
+
+/// Where the report of a run belongs; its directory exists.
+fn report_path(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
     let report = match out {
         Some(dir) => dir.join(format!("{}.html", run.run)),
         None => dirs::report_file(&run.run)?,
@@ -152,13 +169,71 @@ fn write_files(run: &Run, out: Option<&Path>) -> Result<PathBuf, Failure> {
     let dir = report.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(dir)
         .with_context(|| format!("cannot make {}; the run {} is stored", dir.display(), run.run))?;
-    write(run, &report, report_page(run).as_bytes())?;
-    if out.is_some() {
-        write(run, &dir.join(format!("{}.json", run.run)), &store::export(run)?)?;
-        write(run, &dir.join(format!("{}-trials.csv", run.run)), report::export::trials_csv(run).as_bytes())?;
-        write(run, &dir.join(format!("{}-series.csv", run.run)), report::export::series_csv(run).as_bytes())?;
-    }
     Ok(report)
+}
+
+/// The run as JSON, and its tables.
+fn write_tables(run: &Run, dir: &Path) -> Result<(), Failure> {
+    write(run, &dir.join(format!("{}.json", run.run)), &store::export(run)?)?;
+    write(run, &dir.join(format!("{}-trials.csv", run.run)), report::export::trials_csv(run).as_bytes())?;
+    write(run, &dir.join(format!("{}-series.csv", run.run)), report::export::series_csv(run).as_bytes())
+}
+
+/// Prints the table of a survey, and writes the one report of all its runs, named after the last of them. As
+/// JSON, the last run is printed, whose environment has the rows of the others.
+pub fn present_survey(rows: &[SurveyRow], runs: &[Run], common: &MeasureArgs) -> Result<(), Failure> {
+    let Some(last) = runs.last() else { return Ok(()) };
+    // What was measured is printed even if it cannot be written.
+    let report = write_survey(rows, runs, last, common.out.as_deref());
+    let printed = if common.json {
+        print(&String::from_utf8_lossy(&store::export(last)?))
+    } else if common.has_json_lines_on_stdout() {
+        Ok(())
+    } else {
+        let path = report.as_ref().ok().and_then(|path| path.to_str());
+        let mut text = report::terminal::survey(rows, style(), path);
+        for run in runs.iter().filter(|_| common.full) {
+            text += "\n";
+            text += &report::terminal::summary(run, &extras(run, None), style(), None);
+        }
+        print(&text)
+    };
+    report?;
+    printed
+}
+
+/// The environment's key of [`SurveyFact`].
+pub const SURVEY: &str = "survey";
+
+fn survey_page(rows: &[SurveyRow], runs: &[Run]) -> String {
+    let all: Vec<(&Run, Extras)> = runs.iter().map(|run| (run, extras(run, None))).collect();
+    report::html::survey_page("This machine", rows, &all)
+}
+
+/// The report of the survey that a run belongs to, up to this run; runs that were removed are left out. `None`:
+/// it belongs to none.
+pub fn report_page_of_survey(run: &Run, store: &Store) -> Option<String> {
+    let fact: SurveyFact = serde_json::from_value(run.environment.get(SURVEY)?.clone()).ok()?;
+    let mut ids: Vec<&String> = fact.rows.iter().filter_map(|row| row.run.as_ref()).collect();
+    ids.dedup();
+    let before = ids.into_iter().filter_map(|id| dirs::find_run(store, id).ok());
+    let runs: Vec<Run> = before.chain([run.clone()]).collect();
+    let own = report::survey::rows(run, &fact.name, fact.main.as_deref());
+    Some(survey_page(&[fact.rows, own].concat(), &runs))
+}
+
+fn write_survey(
+    rows: &[SurveyRow],
+    runs: &[Run],
+    last: &Run,
+    out: Option<&Path>,
+) -> Result<PathBuf, Failure> {
+    let path = report_path(last, out)?;
+    write(last, &path, survey_page(rows, runs).as_bytes())?;
+    for run in runs {
+        out.map_or(Ok(()), |dir| write_tables(run, dir))?;
+    }
+    Ok(path)
 }
 
 pub fn report_page(run: &Run) -> String {

@@ -16,7 +16,20 @@ use run::engine::{Event, Observer};
 use run::search::Step;
 
 use crate::estimate::{Estimate, UpperBound};
+use crate::interval_lines::IntervalLines;
+use crate::json_lines::{Clock, RunLines};
 use crate::output;
+
+/// What is shown beside or instead of the bar and the lines on standard error.
+#[derive(Clone, Default)]
+pub struct Shown {
+    /// Neither bar nor lines.
+    pub quiet: bool,
+    /// `--json-lines`.
+    pub json_lines: Option<RunLines>,
+    /// What passes in each interval, and whether standard output takes these lines.
+    pub intervals: Option<(IntervalLines, bool)>,
+}
 
 /// Shows progress on standard error.
 #[derive(Clone)]
@@ -31,11 +44,13 @@ pub struct Progress {
     /// Whether later trials depend on earlier ones.
     is_search: bool,
     began: Instant,
+    json_lines: Option<RunLines>,
     now: Arc<Mutex<Now>>,
 }
 
 struct Now {
     estimate: Estimate,
+    intervals: Option<(IntervalLines, bool)>,
     /// What is tried, or prepared, for the bar.
     doing: String,
     /// What passes now and what the target does, for the bar.
@@ -53,9 +68,10 @@ impl Progress {
         unit: &str,
         presentation: &'static Presentation,
         estimate: Estimate,
-        quiet: bool,
+        shown: Shown,
         stop: Arc<AtomicBool>,
     ) -> Self {
+        let Shown { quiet, json_lines, intervals } = shown;
         let on_terminal = !quiet && std::io::stderr().is_terminal();
         let bar = on_terminal.then(|| {
             let bar = ProgressBar::new(100);
@@ -67,11 +83,17 @@ impl Progress {
             bar
         });
         let (has_variants, is_search) = (estimate.variants() > 1, estimate.is_search());
-        let now =
-            Now { estimate, doing: String::new(), live: String::new(), step: None, estimate_shown: false };
+        let now = Now {
+            estimate,
+            intervals,
+            doing: String::new(),
+            live: String::new(),
+            step: None,
+            estimate_shown: false,
+        };
         let now = Arc::new(Mutex::new(now));
         let (unit, began) = (unit.to_owned(), Instant::now());
-        Self { bar, quiet, stop, unit, presentation, has_variants, is_search, began, now }
+        Self { bar, quiet, stop, unit, presentation, has_variants, is_search, began, json_lines, now }
     }
 
     pub fn line(&self, text: &str) {
@@ -115,8 +137,26 @@ impl Progress {
         self.began.elapsed().as_secs_f64()
     }
 
+    fn times(&self) -> Clock {
+        let elapsed_s = self.elapsed_s();
+        Clock { elapsed_s, left_s: self.now().estimate.left_s(elapsed_s) }
+    }
+
+    /// A line about an interval: a result, which `--quiet` does not silence.
+    fn interval_line(&self, (line, is_on_stdout): (String, bool)) {
+        let print = || match is_on_stdout {
+            // The answer that follows reports a full disk.
+            true => drop(output::print(&(line + "\n"))),
+            false => output::say(&line),
+        };
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
     fn left(&self) -> String {
-        match self.now().estimate.left_s(self.elapsed_s()) {
+        match self.times().left_s {
             Some(left_s) => format!("about {} left", duration_rounded_up(left_s)),
             None => "time left unknown".to_owned(),
         }
@@ -154,9 +194,12 @@ impl Progress {
             self.line(&parts.join(", "));
         }
         self.note("preparing");
+        if let Some(lines) = &self.json_lines {
+            lines.preparing(variant, repetition);
+        }
     }
 
-    fn trial_began(&self, step: Step) {
+    fn trial_began(&self, variant: &str, step: Step) {
         let elapsed_s = self.elapsed_s();
         let load = report::words::load(step.load as f64, &self.unit);
         let what = match step.phase {
@@ -176,16 +219,47 @@ impl Progress {
             }
             None => self.line(&format!("{what}, {} so far, {}", clock(elapsed_s), self.left())),
         }
+        if let Some(lines) = &self.json_lines {
+            lines.trial_began(variant, step, self.times());
+        }
+    }
+
+    fn trial_at(&self, done: f64, live: &Live) {
+        let elapsed_s = self.elapsed_s();
+        let ended = {
+            let mut now = self.now();
+            now.estimate.trial_at(done, elapsed_s);
+            let intervals = now.intervals.as_mut();
+            intervals.and_then(|(lines, on_stdout)| Some((lines.look(elapsed_s, live)?, *on_stdout)))
+        };
+        if let Some(line) = ended {
+            self.interval_line(line);
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position((done * 100.0) as u64);
+            self.now().live = live_words(live, self.presentation);
+            self.show();
+        }
+        if let Some(lines) = &self.json_lines {
+            lines.progress(done, live, self.times());
+        }
     }
 
     fn trial_ended(&self, trial: &Trial) {
         let hold_s = trial.hold_to_s - trial.hold_from_s;
-        {
+        let last = {
             let mut now = self.now();
             now.live.clear();
             if now.step.take().is_some() {
                 now.estimate.trial_ends(trial.into(), hold_s, self.elapsed_s());
             }
+            now.intervals.as_mut().and_then(|(lines, on_stdout)| Some((lines.end()?, *on_stdout)))
+        };
+        if let Some(line) = last {
+            self.interval_line(line);
+        }
+        if let Some(lines) = &self.json_lines {
+            lines.trial(trial);
         }
         let mark = match trial.verdict {
             Verdict::Pass => "pass   ",
@@ -250,16 +324,8 @@ impl Observer for Progress {
     fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Preparing { variant, repetition } => self.preparing(variant, repetition),
-            Event::TrialBegan { step, .. } => self.trial_began(step),
-            Event::TrialAt { done, live } => {
-                let elapsed_s = self.elapsed_s();
-                self.now().estimate.trial_at(done, elapsed_s);
-                if let Some(bar) = &self.bar {
-                    bar.set_position((done * 100.0) as u64);
-                    self.now().live = live_words(live, self.presentation);
-                    self.show();
-                }
-            }
+            Event::TrialBegan { step, variant } => self.trial_began(variant, step),
+            Event::TrialAt { done, live } => self.trial_at(done, live),
             Event::TrialEnded(trial) => self.trial_ended(trial),
         }
     }

@@ -28,9 +28,11 @@ use crate::estimate::Estimate;
 use crate::exit::{Failure, Outcome};
 use crate::host_facts::environment;
 use crate::hosts::{HostArgs, PlaceArgs};
+use crate::interval_lines::IntervalLines;
+use crate::json_lines::JsonLines;
 use crate::leftovers::clean_leftovers;
 use crate::placement_check::{self, Places};
-use crate::progress::Progress;
+use crate::progress::{Progress, Shown};
 use crate::stop::stop_flag;
 use crate::{hosts, output, policies};
 
@@ -79,6 +81,7 @@ pub struct Session {
     data_dir: PathBuf,
     facts: BTreeMap<String, Value>,
     registry: &'static Registry,
+    json_lines: Option<JsonLines>,
 }
 
 impl Session {
@@ -97,7 +100,8 @@ impl Session {
             tempfile::tempfile_in(out)
                 .with_context(|| format!("--out: cannot write into {}", out.display()))?;
         }
-        Ok(Self { stop, store, data_dir, facts: BTreeMap::new(), registry: &BUILT_IN })
+        let json_lines = JsonLines::open(common)?;
+        Ok(Self { stop, store, data_dir, facts: BTreeMap::new(), registry: &BUILT_IN, json_lines })
     }
 
     pub fn data_dir(&self) -> &Path {
@@ -111,7 +115,7 @@ impl Session {
     /// Measures a plan, stores the run and prints the result.
     pub fn run_plan(mut self, plan: &Plan, common: &MeasureArgs, hosts: &HostArgs) -> Outcome {
         let (run, failure) = self.make_run(plan, common, hosts)?;
-        conclude(&run, failure, common.json, || output::present(&run, common))
+        conclude(&run, failure, common.has_json_on_stdout(), || output::present(&run, common))
     }
 
     /// Measures a plan and stores the run without printing the result.
@@ -137,14 +141,20 @@ impl Session {
             let workload = &configured.workload;
             (configured.variant.name.clone(), (workload.load_plan(), workload.trial_time()))
         };
+        let budget = variants.iter().find_map(|variant| variant.workload.time_budget());
         let estimate = Estimate::new(variants.iter().map(loads), plan.repeats);
-        let mut progress = Progress::new(
-            variants.first().map_or("", |first| first.workload.load_unit()),
-            workload.presentation(),
-            estimate,
-            common.quiet,
-            Arc::clone(&self.stop),
-        );
+        let estimate = estimate.within(budget.map(|budget| budget.as_secs_f64()));
+        let unit = variants.first().map_or("", |first| first.workload.load_unit());
+        let id = store::new_run_id(jiff::Timestamp::now(), sys::random::number());
+        let lines = self.json_lines.as_ref();
+        let lines = lines.map(|lines| lines.of_run(&id, &plan.workload, &plan.name, unit));
+        let shown = Shown {
+            quiet: common.quiet,
+            json_lines: lines.clone(),
+            intervals: common.interval.map(|every| (IntervalLines::new(every), !common.has_json_on_stdout())),
+        };
+        let mut progress =
+            Progress::new(unit, workload.presentation(), estimate, shown, Arc::clone(&self.stop));
         let (part_notes, needed, bus_notes) = (progress.clone(), progress.clone(), progress.clone());
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let host = HostContext {
@@ -155,7 +165,6 @@ impl Session {
             ..HostContext::here(self.data_dir.clone(), journal_dir(), program)
         };
         let local = LocalBus::new(self.registry.part_kinds(), host);
-        let id = store::new_run_id(jiff::Timestamp::now(), sys::random::number());
         let beside = beside(plan, hosts)?;
         let mut bus = open_bus(plan, local, hosts, &id, bus_notes)?;
         let environment = run_environment(plan).into_iter().chain(self.facts.clone()).collect();
@@ -164,6 +173,9 @@ impl Session {
         // The hosts clean up before the result is printed.
         drop(bus);
         progress.clear();
+        if let (Some(lines), Ok((run, _))) = (&lines, &made) {
+            lines.end(run);
+        }
         made.map_err(run_failure)
     }
 }

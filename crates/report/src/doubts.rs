@@ -1,7 +1,7 @@
 //! Doubts as they are reported: each once, and those of a kind together.
 
 use base::doubt::{Doubt, DoubtNote};
-use base::outcome::Run;
+use base::outcome::{Run, VariantOutcome};
 
 use crate::words;
 
@@ -35,6 +35,12 @@ pub fn doubts(run: &Run) -> Vec<DoubtGroup<'_>> {
         }
     }
     grouped(found)
+}
+
+/// How many doubts concern this variant, those of the whole run included.
+pub fn of_variant(run: &Run, variant: &VariantOutcome) -> usize {
+    let concerns = |group: &DoubtGroup<'_>| group.about.is_empty() || group.about.contains(&&*variant.name);
+    doubts(run).iter().filter(|group| concerns(group)).count()
 }
 
 /// What only a search can mend.

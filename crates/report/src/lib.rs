@@ -6,6 +6,7 @@
 //! - [`terminal`]: the answer in words and tables for a terminal of a given width;
 //! - [`html`]: one page that works offline, with its figures drawn by [`chart`];
 //! - [`export`]: CSV of trials and of series (JSON is the stored document itself);
+//! - [`survey`]: measurements of several workloads as rows of one table;
 //! - [`words`], [`digest`], [`findings`], [`doubts`], [`text`]: the sentences, the numbers per load and per
 //!   variant, the doubts and the units that all of these share, so that text and tables cannot contradict
 //!   each other.
@@ -16,6 +17,7 @@ pub mod doubts;
 pub mod export;
 pub mod findings;
 pub mod html;
+pub mod survey;
 mod tables;
 pub mod terminal;
 pub mod text;

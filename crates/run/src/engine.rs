@@ -5,6 +5,7 @@
 //! has ended.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use base::doubt::Doubt;
 use base::outcome::{Run, State, Trial};
@@ -25,6 +26,7 @@ pub use crate::run_error::RunError;
 pub use crate::sampled::own_facts;
 use crate::sampled::{Standing, Target, watch};
 use crate::search::{self, Step, TrialResult};
+use crate::time_budget::TimeBudget;
 use crate::{alike, outcome, placed, trial};
 
 pub enum Event<'a> {
@@ -200,12 +202,13 @@ impl Engine<'_> {
     /// Starts the standing parts of a variant, searches its capacity and stops the parts.
     fn variant(&mut self, variant: &ConfiguredVariant<'_>, repetition: u32) -> Result<bool, RunError> {
         self.observer.event(Event::Preparing { variant: &variant.variant.name, repetition });
+        let began = Instant::now();
         let placement = self.placement(variant)?;
         self.note_differences(variant.variant, &placement);
         let specs = variant.workload.standing(&placement)?;
         let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
         let searched = self.stand_up(specs);
-        let searched = searched.and_then(|standing| self.search(variant, repetition, &standing));
+        let searched = searched.and_then(|standing| self.search(variant, repetition, &standing, began));
         let searched = match searched {
             // An interrupted part returns an error.
             Err(_) if self.observer.stop_requested() => Ok(false),
@@ -262,8 +265,10 @@ impl Engine<'_> {
         configured: &ConfiguredVariant<'_>,
         repetition: u32,
         standing: &Standing,
+        began: Instant,
     ) -> Result<bool, RunError> {
         let variant = configured.variant;
+        let mut budget = TimeBudget::new(configured.workload.time_budget());
         let loads = configured.workload.load_plan();
         self.note_ceilings(variant, standing.target.as_ref())?;
         let mut results: Vec<TrialResult> = Vec::new();
@@ -271,6 +276,11 @@ impl Engine<'_> {
             if self.observer.stop_requested() {
                 return Ok(false);
             }
+            let context = self.context(&loads, &step, repetition);
+            if !budget.allows(began.elapsed(), context.hold.duration()) {
+                return Ok(true);
+            }
+            let trial_began = Instant::now();
             let placement = self.placement(configured)?;
             self.observer.event(Event::TrialBegan { step, variant: &variant.name });
             let companions = self.beside.of_variant(&variant.name, &*self.bus)?;
@@ -283,7 +293,6 @@ impl Engine<'_> {
                 standing,
                 companions: &companions,
             };
-            let context = self.context(&loads, &step, repetition);
             let observer = &mut *self.observer;
             let mut tick = |done: f64, live: &Live| {
                 observer.event(Event::TrialAt { done, live });
@@ -300,6 +309,7 @@ impl Engine<'_> {
             if stored.is_ok() {
                 self.observer.event(Event::TrialEnded(&trial));
             }
+            budget.note(trial_began.elapsed(), context.hold.duration());
             results.push((&trial).into());
             self.run.trials.push(trial);
             stored?;

@@ -11,4 +11,5 @@ pub mod registry;
 mod run_error;
 mod sampled;
 pub mod search;
+mod time_budget;
 mod trial;

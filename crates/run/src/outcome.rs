@@ -114,18 +114,27 @@ fn variant_outcome(
         table.limit = account.limit.clone().or_else(|| (!headline_metrics.is_empty()).then(unknown_limit));
     }
     let mut explanation = explain::explain(&table);
-    if loads.fixed.is_none() && explanation.limit.certainty == Certainty::Unknown {
-        table.limit = limit_above(&trials, &capacity);
+    if loads.fixed.is_none()
+        && let Some(own) = limit_above(&trials, &capacity).filter(|own| is_surer(own, &explanation.limit))
+    {
+        table.limit = Some(own);
         explanation = explain::explain(&table);
     }
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
+    // A search that had to end in time has a doubt of its own.
+    let unconfirmed = unconfirmed.filter(|_| workload.time_budget().is_none());
     let mut doubts: Vec<DoubtNote> = unconfirmed.into_iter().map(Into::into).collect();
+    // What concerns every trial comes before what was concluded from them: short answers show the first
+    // doubts.
+    let (of_all, of_some): (Vec<_>, Vec<_>) =
+        trial_doubts(&trials).into_iter().partition(|(_, is_of_all)| *is_of_all);
+    doubts.extend(of_all.into_iter().map(|(note, _)| note));
     let apt = |note: &DoubtNote| is_apt(&note.doubt, run.state, &loads, !workload.ceiling_keys().is_empty());
     doubts.extend(explanation.doubts.into_iter().filter(apt));
     doubts.retain(|note| !is_said_by(&refuted, &note.doubt));
     doubts.extend(refuted.into_iter().map(Into::into));
     doubts.extend(capacity_doubts(&repetitions, &trials).into_iter().map(Into::into));
-    doubts.extend(trial_doubts(&trials));
+    doubts.extend(of_some.into_iter().map(|(note, _)| note));
     Ok(VariantOutcome {
         name: variant.name.clone(),
         capacity,
@@ -189,6 +198,16 @@ fn limit_above(trials: &[&Trial], capacity: &Capacity) -> Option<Limit> {
     let limit = limits.iter().copied().find(confirms).unwrap_or(nearest);
     let is_known = limit.resource != Resource::None && limit.certainty != Certainty::Unknown;
     is_known.then(|| limit.clone())
+}
+
+/// Whether the workload's own counters say more than the lines of the explanation: a counter confirms what a
+/// line only predicts.
+fn is_surer(own: &Limit, explained: &Limit) -> bool {
+    match explained.certainty {
+        Certainty::Confirmed => false,
+        Certainty::Predicted => own.certainty == Certainty::Confirmed,
+        Certainty::Unknown => true,
+    }
 }
 
 type KnownCeilings = (BTreeMap<Resource, Ceiling>, Vec<Doubt>);
@@ -255,8 +274,9 @@ fn median_capacity(repetitions: &[Capacity], trials: &[&Trial], unit: &str) -> C
     Capacity { value: Some(value), unit: unit.to_owned(), interval: [lower, upper], passes, failures_above }
 }
 
-/// The doubts of single trials for the summary, each kind once, with its worst value.
-fn trial_doubts(trials: &[&Trial]) -> Vec<DoubtNote> {
+/// The doubts of single trials for the summary, each kind once, with its worst value, and whether it concerns
+/// all of several trials.
+fn trial_doubts(trials: &[&Trial]) -> Vec<(DoubtNote, bool)> {
     let mut worst: Vec<(DoubtNote, usize)> = Vec::new();
     for note in trials.iter().flat_map(|trial| &trial.doubts) {
         let same = |known: &&mut (DoubtNote, usize)| known.0.doubt.is_same_kind(&note.doubt);
@@ -275,7 +295,7 @@ fn trial_doubts(trials: &[&Trial]) -> Vec<DoubtNote> {
         let worst = if note.doubt.gravity() > 0.0 { "; the worst is given" } else { "" };
         note.message = format!("{} (in {count} of {all} trials{worst})", note.message);
     }
-    worst.into_iter().map(|(note, _)| note).collect()
+    worst.into_iter().map(|(note, count)| (note, all > 1 && count == all)).collect()
 }
 
 /// Repetitions with a valid trial, whatever its verdict.

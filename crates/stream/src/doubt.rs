@@ -19,6 +19,8 @@ pub enum StreamDoubt {
     HoldTooShort { hold_s: f64, resolves_load: f64 },
     /// The content had no index and was read once to make one.
     IndexMadeByReading,
+    /// The search held loads for a short time and went in large steps.
+    CoarseSearch { hold_s: f64, resolution_percent: f64 },
 }
 
 impl WorkloadDoubt for StreamDoubt {
@@ -44,6 +46,9 @@ impl WorkloadDoubt for StreamDoubt {
                  player"
             ),
             Self::IndexMadeByReading => "the content had no index and was read once to make one".to_owned(),
+            Self::CoarseSearch { hold_s, resolution_percent } => format!(
+                "a quick search: trials of {hold_s:.0} s, steps of {resolution_percent:.0} % above 16 streams"
+            ),
         }
     }
 
@@ -55,6 +60,9 @@ impl WorkloadDoubt for StreamDoubt {
             Self::CacheNotCold { .. } => "close other users of the file, or run as root",
             Self::RegionsOverlap { .. } => "make longer content with 'kagiri content make --duration'",
             Self::HoldTooShort { .. } => "use longer trials (--time, --search-time)",
+            Self::CoarseSearch { .. } => {
+                "use longer trials and smaller steps ('kagiri stream' without --quick)"
+            }
             Self::IndexMadeByReading => "keep the index beside the content with 'kagiri content index'",
         }
     }
@@ -67,7 +75,8 @@ impl WorkloadDoubt for StreamDoubt {
             | Self::HoldTooShort { resolves_load: degree, .. } => *degree,
             Self::CacheNotCold { resident_percent: None }
             | Self::RegionsOverlap { .. }
-            | Self::IndexMadeByReading => 0.0,
+            | Self::IndexMadeByReading
+            | Self::CoarseSearch { .. } => 0.0,
         }
     }
 }

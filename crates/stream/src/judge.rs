@@ -2,11 +2,12 @@
 
 use base::doubt::Doubt;
 use base::limit_rules::THREAD;
-use base::outcome::{Account, Table};
+use base::outcome::{Account, Certainty, Evidence, Limit, Resource, Table};
 use base::part::PartError;
 use base::verdict::Verdict;
 use base::workload::Judgement;
 
+use crate::PLAYERS;
 use crate::doubt::StreamDoubt;
 use crate::metrics;
 pub use crate::metrics::METRICS;
@@ -25,15 +26,27 @@ const NAMED_MAX: usize = 5;
 /// Frames shown may differ from the expected by the one that is just due.
 const FRAMES_OFF_MAX: u64 = 1;
 
-/// Judge reports by their hosts; no host where all players were on one.
-/// Errors: They are not of the same content; or nothing was measured, since the server is gone.
-pub fn judge_reports(reports: Vec<(Option<&str>, ViewerReport)>) -> Result<Judgement, PartError> {
-    let merged = merge::merge(reports)?;
-    merged.check_measured()?;
-    Ok(judge(&merged))
+/// What a trial is in which the players were the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Players {
+    /// Invalid: the trial shows nothing of the server.
+    Trusted,
+    /// Failed: the players are a part of what is measured.
+    Judged,
 }
 
-pub fn judge(report: &ViewerReport) -> Judgement {
+/// Judge reports by their hosts; no host where all players were on one.
+/// Errors: They are not of the same content; or nothing was measured, since the server is gone.
+pub fn judge_reports(
+    reports: Vec<(Option<&str>, ViewerReport)>,
+    players: Players,
+) -> Result<Judgement, PartError> {
+    let merged = merge::merge(reports)?;
+    merged.check_measured()?;
+    Ok(judge(&merged, players))
+}
+
+pub fn judge(report: &ViewerReport, players: Players) -> Judgement {
     let disturbed: Vec<(f64, String)> =
         report.streams.iter().filter_map(|stream| disturbance(stream, report)).collect();
     let drains = drain(report);
@@ -41,7 +54,9 @@ pub fn judge(report: &ViewerReport) -> Judgement {
     let mut reasons = Vec::new();
     reasons.extend(generator.clone());
     let unfinished = report.stopped || report.hold_s.is_none();
+    let is_players_failure = players == Players::Judged && !report.stopped;
     let verdict = match (&generator, disturbed.is_empty() && drains.is_none()) {
+        (Some(_), _) if is_players_failure => Verdict::Fail,
         (Some(_), _) => Verdict::Invalid,
         (None, false) => Verdict::Fail,
         (None, true) if unfinished => Verdict::Invalid,
@@ -58,9 +73,21 @@ pub fn judge(report: &ViewerReport) -> Judgement {
         metrics: metrics::of(report),
         series: report.series(),
         doubts: doubts(report, verdict),
-        account: Account { tables: report.calls.iter().map(calls_table).collect(), ..Account::default() },
+        account: Account {
+            tables: report.calls.iter().map(calls_table).collect(),
+            limit: generator.filter(|_| is_players_failure).map(|why| players_limit(report, &why)),
+            ..Account::default()
+        },
         ..Judgement::new(verdict, report.hold_s.unwrap_or((0.0, 0.0)))
     }
+}
+
+/// The players as the limit of a host that serves and plays.
+fn players_limit(report: &ViewerReport, why: &str) -> Limit {
+    let resource = Resource::Workload(&PLAYERS);
+    let streams = base::format::plural(report.streams.len() as u64, "stream");
+    let evidence = Evidence::counted(resource, format!("at {streams} {why}"));
+    Limit { resource, certainty: Certainty::Confirmed, evidence: vec![evidence] }
 }
 
 /// Whether a stream was not late but wrong.

@@ -14,8 +14,11 @@ pub mod report;
 pub mod settings;
 pub mod viewer;
 
+use std::time::Duration;
+
+use base::limit_rules::THREAD;
 use base::metric::MetricSpec;
-use base::outcome::Resource;
+use base::outcome::{Resource, ResourceSpec};
 use base::part::{PartError, PartKind, PartSpec};
 use base::placement::{Placement, Role};
 use base::plan::LoadPlan;
@@ -24,6 +27,7 @@ use base::workload::{Judgement, Panel, Presentation, TrialContext};
 use workload::Workload;
 use workload::part::{self, Peers, Reports};
 
+use judge::Players;
 use origin::cache::{CacheTask, ContentCache};
 use origin::{Origin, OriginEndpoint, OriginTask};
 use settings::StreamSettings;
@@ -39,11 +43,22 @@ const CACHE: &str = "cache";
 /// The name of the players among a run's parts; on several hosts `viewers@HOST`.
 pub const VIEWERS: &str = "viewers";
 
+/// The players, where they share the host with the server and its capacity includes them.
+pub static PLAYERS: ResourceSpec = ResourceSpec {
+    name: "players",
+    label: "the players' CPU time",
+    unit: "%",
+    unit_suffix: "percent",
+    remedy: "players on another host (--place), or more --player-threads",
+    rule: THREAD,
+};
+
 static PRESENTATION: Presentation = Presentation {
     panels_below: &[Panel { title: "least slack", series: &["slack_s", "slack_min_s"], has_stalls: true }],
     columns_note: "CPU, RSS: the server's; socket (TCP buffers), cache, disk, network: its host's. network \
                    differs from streams x bit rate, because that rate is a mean. slack: the least \
                    video that any player had buffered.",
+    resources: &[&PLAYERS],
     ..Presentation::DEFAULT
 };
 
@@ -87,6 +102,10 @@ impl Workload for Stream {
         settings.load_plan()
     }
 
+    fn time_budget(&self, settings: &StreamSettings) -> Option<Duration> {
+        settings.time_budget()
+    }
+
     fn standing(&self, settings: &StreamSettings, placement: &Placement) -> Result<Vec<PartSpec>, PartError> {
         let host = placement.host(SERVER);
         let players_elsewhere = placement.hosts(VIEWERS).iter().any(|players| *players != host);
@@ -116,8 +135,15 @@ impl Workload for Stream {
         Ok(specs)
     }
 
-    fn judge(&self, _: &StreamSettings, _: &TrialContext, reports: &Reports) -> Result<Judgement, PartError> {
-        let mut judgement = judge::judge_reports(reports.of_role::<Viewers>(VIEWERS)?)?;
+    fn judge(
+        &self,
+        settings: &StreamSettings,
+        _: &TrialContext,
+        reports: &Reports,
+    ) -> Result<Judgement, PartError> {
+        let players = if settings.player.judged { Players::Judged } else { Players::Trusted };
+        let mut judgement = judge::judge_reports(reports.of_role::<Viewers>(VIEWERS)?, players)?;
+        judgement.doubts.extend(settings.coarse_search().map(Into::into));
         let cache = reports.get::<ContentCache>(CACHE)?;
         judgement.doubts.extend(cache.and_then(|report| report.doubt()).map(Into::into));
         received_stands_for_network(&mut judgement);
@@ -149,7 +175,7 @@ fn viewers(
             depth: stream.depth,
             parsing: player.parsing,
             hold: trial.hold,
-            warm_up: player.warm_up,
+            warm_up: stream.warm_up(),
             seed: trial.seed,
             start: player.start,
             cap: player.cap,

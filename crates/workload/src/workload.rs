@@ -59,6 +59,11 @@ pub trait Workload: Sync + 'static {
 
     fn load_plan(&self, settings: &Self::Settings) -> LoadPlan;
 
+    /// The time that each search may take, from the preparation on: it ends with what is known then.
+    fn time_budget(&self, _settings: &Self::Settings) -> Option<Duration> {
+        None
+    }
+
     /// What is known of a trial's length, beside its load plan.
     fn trial_time(&self, _settings: &Self::Settings) -> TrialTime {
         TrialTime::default()
@@ -128,6 +133,7 @@ pub trait ConfiguredWorkload {
     fn networked_roles(&self) -> &'static [&'static str];
     fn ceiling_keys(&self) -> &'static [(Resource, &'static str)];
     fn load_plan(&self) -> LoadPlan;
+    fn time_budget(&self) -> Option<Duration>;
     fn trial_time(&self) -> TrialTime;
     fn max_overtime(&self) -> Duration;
     fn keeps_interrupted(&self) -> bool;
@@ -202,6 +208,9 @@ impl<W: Workload> ConfiguredWorkload for Configured<'_, W> {
     }
     fn load_plan(&self) -> LoadPlan {
         self.workload.load_plan(&self.settings)
+    }
+    fn time_budget(&self) -> Option<Duration> {
+        self.workload.time_budget(&self.settings)
     }
     fn trial_time(&self) -> TrialTime {
         self.workload.trial_time(&self.settings)

@@ -17,8 +17,7 @@ fn shortened(name: &str, first: u32, search_hold: &str, hold: &str, warm_up: Opt
     let text = fs::read_to_string(workspace().join("plans").join(name)).expect("a ready plan");
     let mut plan: Table = text.parse().expect("TOML");
     let shorter = format!(
-        "first = {first}\nhold = '{hold}'\nsearch_hold = '{search_hold}'\nconfirmations = 1\n\
-         ramp_down = false\n{}",
+        "first = {first}\nhold = '{hold}'\nsearch_hold = '{search_hold}'\nconfirmations = 1\n{}",
         warm_up.map(|warm_up| format!("player.warm_up = '{warm_up}'\n")).unwrap_or_default()
     );
     let stream = plan["stream"].as_table_mut().expect("the workload's settings");

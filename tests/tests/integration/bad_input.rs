@@ -95,7 +95,7 @@ fn a_command_line_that_cannot_be_is_refused() {
         (&["stream", "--bitrat", "1"][..], &["--bitrat", "--bitrate"][..]),
         (&["stream", "--search-hol", "2s"], &["a similar argument exists: '--search-time'"]),
         (&["strem"], &["strem", "stream"]),
-        (&["stream", "--hold", "3"], &["'3'", "unit is missing", "10s"]),
+        (&["stream", "--hold", "3x"], &["'3x'", "the unit 'x'", "10s"]),
         (&["stream", "--hold", "0s"], &["--time: 0s is not within 1s to 24h"]),
         (&["stream", "--time", "0s"], &["--time: 0s is not within 1s to 24h"]),
         (&["plan", "schema", "strem"], &["strem", "stream", "transfer", "daq"]),

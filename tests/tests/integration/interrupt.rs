@@ -15,7 +15,7 @@ fn search(world: &World, first: u32, max: u32, extra: &[&str]) -> Live {
     let film = world.path("film.ts");
     let text = format!(
         "workload = 'stream'\n[stream]\nfirst = {first}\nmax = {max}\nhold = '2s'\nsearch_hold = '1s'\n\
-         player.warm_up = '1s'\ncontent.path = '{}'\n",
+         ramp_down = true\nplayer.warm_up = '1s'\ncontent.path = '{}'\n",
         film.display()
     );
     world.write("search.toml", text);

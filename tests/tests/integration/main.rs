@@ -3,8 +3,10 @@
 //! and `tests/transfer.rs`.
 
 mod ageing;
+mod answers;
 mod bad_input;
 mod broken_pipe;
+mod compare;
 mod content_pool;
 mod content_pool_killed;
 mod daq;

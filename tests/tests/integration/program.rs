@@ -308,7 +308,7 @@ fn progress_says_what_is_tried_and_how_much_is_left() {
     let world = World::new();
     let film = ["content", "make", "film.ts", "--duration", "15s", "--bitrate", "2Mbit/s", "--quiet"];
     world.run(&film).code(0);
-    let plan = "workload = 'stream'\n[stream]\nmax = 1\nhold = '1s'\nconfirmations = 1\nramp_down = false\n\
+    let plan = "workload = 'stream'\n[stream]\nmax = 1\nhold = '1s'\nconfirmations = 1\n\
                 player.warm_up = '1s'\ncontent.path = 'film.ts'\n";
     world.write("plan.toml", plan.replace("film.ts", world.path("film.ts").to_str().unwrap()));
     let run = world.run(&["run", "plan.toml"]).code(0);

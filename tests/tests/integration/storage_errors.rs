@@ -68,7 +68,7 @@ fn a_full_disk_while_storing_results_loses_no_finished_trial() {
         command.env("KAGIRI_DATA", &small);
         command
     };
-    let words = ["stream", "--content", "film.ts", "--max", "16", "--hold", "2s", "--no-ramp-down"];
+    let words = ["stream", "--content", "film.ts", "--max", "16", "--hold", "2s"];
     let mut live = Live::start(command(&words));
     // The first trial is stored when its line is written; then the disk fills up.
     live.wait_for("1 stream   ", PATIENCE);
@@ -107,7 +107,7 @@ fn a_survey_that_cannot_keep_its_results_measures_nothing() {
         command.env("KAGIRI_DATA", data);
         let ended = Live::start(command).end(PATIENCE);
         world.assert_nothing_left(ended.pid);
-        assert!(!ended.stderr.contains("1 of 4"), "nothing was measured: {}", ended.stderr);
+        assert!(!ended.stderr.contains("1 of 6"), "nothing was measured: {}", ended.stderr);
         ended
     };
     started(&[], &file.join("data")).fails(1, &[file.to_str().unwrap(), "KAGIRI_DATA"]);

@@ -227,7 +227,8 @@ fn the_calls_of_kagiri_itself_are_drawn() {
     let _alone = alone();
     let world = World::new();
     let files = ["--calls-html", "own.html", "--calls-pftrace", "own.pftrace"];
-    let ended = world.measure(&[&["transfer", "--time", "300ms"][..], &files].concat(), PATIENCE).code(0);
+    let ended =
+        world.measure(&[&["transfer", "--time", "300ms", "--full"][..], &files].concat(), PATIENCE).code(0);
     assert!(ended.stdout.contains("Calls of the sender up"), "{}", ended.stdout);
     let page = std::fs::read_to_string(world.path("own.html")).expect("a page");
     for part in ["Timed inside the program", "recv", "\"kind\":\"thread\""] {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use base::plan::Plan;
+use base::units::{Span, UnitError};
 use clap::{Arg, Args};
 
 use crate::exit::Failure;
@@ -33,9 +34,27 @@ pub struct MeasureArgs {
     /// Print all tables, evidence and doubts
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
+    /// Write one JSON object per line while it measures: progress, finished trials, the end; to standard
+    /// output, where nothing else is written then, or to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    pub json_lines: Option<PathBuf>,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
+    /// Print what passed in each interval of this length
+    #[arg(skip)]
+    pub interval: Option<Span>,
+}
+
+/// A time on the command line: a bare number is in seconds.
+pub fn time(text: &str) -> Result<Span, UnitError> {
+    with_seconds(text).as_deref().unwrap_or(text).parse()
+}
+
+/// A bare number with the unit of seconds; `None` for anything else.
+pub fn with_seconds(text: &str) -> Option<String> {
+    let is_bare = text.trim().parse::<f64>().is_ok_and(f64::is_finite);
+    is_bare.then(|| format!("{}s", text.trim()))
 }
 
 fn require_text(example: &str) -> String {
@@ -49,6 +68,15 @@ pub fn require_help(example: &str) -> impl FnOnce(Arg) -> Arg {
 }
 
 impl MeasureArgs {
+    pub fn has_json_lines_on_stdout(&self) -> bool {
+        self.json_lines.as_ref().is_some_and(|path| path.as_os_str() == "-")
+    }
+
+    /// Whether standard output takes JSON, and no text.
+    pub fn has_json_on_stdout(&self) -> bool {
+        self.json || self.has_json_lines_on_stdout()
+    }
+
     /// Applies the command line to a plan.
     pub fn over(&self, mut plan: Plan) -> Plan {
         plan.repeats = self.repeat.unwrap_or(plan.repeats);

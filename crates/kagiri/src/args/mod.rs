@@ -3,7 +3,7 @@
 mod common;
 mod workload;
 
-pub use common::{CEILING, MeasureArgs, existing, require_help};
+pub use common::{CEILING, MeasureArgs, existing, require_help, time};
 pub use workload::{SETTINGS, WorkloadArgs};
 
 #[cfg(test)]

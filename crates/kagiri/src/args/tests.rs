@@ -66,7 +66,7 @@ fn only_given_settings_are_set() {
         assert_eq!(given::<TransferSettings>(line), expected);
     }
     for (line, expected) in [
-        ("http://nas/x.ts --no-ramp-down", json!({ "url": "http://nas/x.ts", "ramp_down": false })),
+        ("http://nas/x.ts --ramp-down", json!({ "url": "http://nas/x.ts", "ramp_down": true })),
         ("--cbr --server nginx", json!({ "server": { "kind": "nginx" }, "content": { "cbr": true } })),
         ("--player-threads 3", json!({ "player": { "threads": 3 } })),
     ] {
@@ -96,6 +96,7 @@ fn flags_of_scripts_are_accepted() {
         ("--max 7", "max", json!(7)),
         ("--hold 10s", "hold", json!("10s")),
         ("--time 10s", "hold", json!("10s")),
+        ("--time 10", "hold", json!("10s")),
         ("--search-hold 2s", "search_hold", json!("2s")),
         ("--streams 3", "streams", json!(3)),
         ("--depth parse", "depth", json!("parse")),
@@ -147,6 +148,27 @@ fn flags_of_scripts_are_accepted() {
         assert_eq!(args::<DaqSettings>(line).get(key), Some(&value), "{line}");
     }
     assert!(Cli::try_parse_from(["kagiri", "transfer", "nas", "-p", "5202"]).is_ok());
+    assert!(Cli::try_parse_from(["kagiri", "stream", "--no-ramp-down"]).is_ok());
+}
+
+/// What has a unit is left as it is.
+#[test]
+fn bare_numbers_are_read_as_iperf3_reads_them() {
+    for (line, key, value) in [
+        ("-t 10", "time", json!("10s")),
+        ("--omit 0.5", "omit", json!("0.5s")),
+        ("-i 0", "interval", Value::Null),
+        ("-n 10M", "bytes", json!("10MiB")),
+        ("-n 5MB", "bytes", json!("5MB")),
+        ("-l 1470", "size", json!("1470B")),
+        ("-l 128k", "size", json!("128KiB")),
+        ("-w 1G", "window", json!("1GiB")),
+        ("-b 1.5G", "rate", json!("1.5Gbit/s")),
+        ("-b 100k", "rate", json!("100kbit/s")),
+        ("-b 0", "rate", Value::Null),
+    ] {
+        assert_eq!(args::<TransferSettings>(line).get(key), Some(&value), "{line}");
+    }
 }
 
 #[test]
@@ -155,6 +177,9 @@ fn wrong_values_and_combinations_are_refused() {
         &["daq", "--max", "5"][..],
         &["daq", "--time", "1s", "--events", "5"],
         &["daq", "--size", "much"],
+        &["stream", "--bitrate", "25"],
+        &["transfer", "-b", "1x"],
+        &["transfer", "-t", "-1"],
         &["daq", "--pattern", "shove"],
         &["daq", "--dead-time-max", "much%"],
         &["daq", "--drop-orders", "nan"],
@@ -165,6 +190,8 @@ fn wrong_values_and_combinations_are_refused() {
         &["transfer", "--serve", "--flows", "2"],
         &["transfer", "--serve", "-u"],
         &["stream", "--streams", "1", "--max", "2"],
+        &["stream", "--quick", "--streams", "1"],
+        &["stream", "--ramp-down", "--no-ramp-down"],
         &["stream", "--codec", "hevc"],
     ] {
         assert!(Cli::try_parse_from([&["kagiri"], line].concat()).is_err(), "{line:?}");

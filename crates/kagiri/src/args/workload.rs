@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use serde_json::{Map, Value, json};
 use workload::settings::{self, Declaration, Flag, Kind, Settings, declarations, value_name};
 
+use super::common::with_seconds;
 use crate::exit::Failure;
 
 /// The settings that the command line gives, and no others: defaults are filled in by [`Self::resolve`].
@@ -250,8 +251,43 @@ fn parse(setting: &Declaration, text: &str) -> Result<Value, String> {
         },
         Kind::Number => number(text, "a number such as 0.5"),
         Kind::Percent => number(text.trim_end_matches('%').trim_end(), "a share in %, such as 1 or 1%"),
-        Kind::Switch | Kind::Text | Kind::Quantity(_) | Kind::Choice(_) => Ok(json!(text)),
+        Kind::Quantity(format) => Ok(quantity(setting, format, text)),
+        Kind::Switch | Kind::Text | Kind::Choice(_) => Ok(json!(text)),
     }
+}
+
+/// A quantity: a bare time is in seconds, and where the flag follows iperf3, sizes and rates are read as
+/// iperf3 reads them; 0 is then the same as leaving the flag out.
+fn quantity(setting: &Declaration, format: &str, text: &str) -> Value {
+    let is_iperf3 = setting.flag.as_ref().is_some_and(|flag| flag.iperf3);
+    if is_iperf3 && text.parse::<f64>().is_ok_and(|number| number == 0.0) {
+        return Value::Null;
+    }
+    let read = match format {
+        "span" => with_seconds(text),
+        _ if is_iperf3 => as_iperf3_means(format, text),
+        _ => None,
+    };
+    json!(read.as_deref().unwrap_or(text))
+}
+
+/// iperf3's `128K` with a unit: its sizes are powers of 1024, its rates powers of 1000 bits. `None` for what
+/// has a unit already.
+fn as_iperf3_means(format: &str, text: &str) -> Option<String> {
+    let (number, prefix) = match text.char_indices().next_back()? {
+        (at, letter) if letter.is_ascii_alphabetic() => (&text[..at], letter.to_ascii_uppercase()),
+        _ => (text, ' '),
+    };
+    number.parse::<f64>().ok().filter(|number| number.is_finite())?;
+    let unit = match (format, prefix) {
+        ("byte-size", ' ') => "B".to_owned(),
+        ("byte-size", 'K' | 'M' | 'G' | 'T') => format!("{prefix}iB"),
+        ("bit-rate", ' ') => "bit/s".to_owned(),
+        ("bit-rate", 'K') => "kbit/s".to_owned(),
+        ("bit-rate", 'M' | 'G' | 'T') => format!("{prefix}bit/s"),
+        _ => return None,
+    };
+    Some(format!("{number}{unit}"))
 }
 
 /// The absolute path of an existing file: the process that reads it may have another working directory.

@@ -63,7 +63,7 @@ pub struct AgentArgs {
     #[arg(long)]
     once: bool,
     /// Give up after TIME without a coordinator [default: wait without limit]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = crate::args::time)]
     join_within: Option<Span>,
     /// Print errors only
     #[arg(long, short)]

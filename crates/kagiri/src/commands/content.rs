@@ -51,7 +51,7 @@ pub struct Make {
     #[arg(value_name = "OUT.ts")]
     out: PathBuf,
     /// Play time
-    #[arg(long, value_name = "TIME", default_value = "600s")]
+    #[arg(long, value_name = "TIME", default_value = "600s", value_parser = crate::args::time)]
     duration: Span,
     /// Average bit rate
     #[arg(long, value_name = "RATE", default_value = "25Mbit/s")]

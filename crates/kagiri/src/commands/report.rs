@@ -25,8 +25,10 @@ pub struct Report {
 
 impl Report {
     pub fn run(self) -> Outcome {
-        let run = dirs::find_run(&dirs::open_store_to_read()?, &self.run)?;
-        let page = output::report_page(&run);
+        let store = dirs::open_store_to_read()?;
+        let run = dirs::find_run(&store, &self.run)?;
+        let page = output::report_page_of_survey(&run, &store);
+        let page = page.unwrap_or_else(|| output::report_page(&run));
         let path = self.output.unwrap_or_else(|| PathBuf::from(format!("{}.html", run.run)));
         if path.as_os_str() == "-" {
             output::print(&page)?;

@@ -10,6 +10,7 @@ use base::outcome::Run;
 use clap::Subcommand;
 use report::text::plain;
 use store::IMPORT_BYTES_MAX;
+use store::compare::Comparison;
 
 use crate::args::existing;
 use crate::atomic_file::write_atomically;
@@ -54,13 +55,19 @@ pub enum Runs {
     /// Compare several runs with the first of them, or the variants of one run with each other
     #[command(after_help = "Examples:\n  \
         kagiri runs compare last~1 last        compare the last two runs\n  \
-        kagiri runs compare last               compare the variants of one run\n\n\
+        kagiri runs compare last               compare the variants of one run\n  \
+        kagiri runs compare old.json last --fail-on worse   for a script\n\n\
         A difference is reported only if it exceeds the variation between repetitions: measure \
-        with --repeat 5.")]
+        with --repeat 5. --fail-on worse looks at the result (the capacity, or the main number of one load) \
+        and at every metric that a plan requires something of; which direction is worse is declared with \
+        each metric, or follows from the requirement.")]
     Compare {
         /// Run ids or their prefixes, 'last', 'last~1' (the run before), or exported files
         #[arg(required = true)]
         runs: Vec<String>,
+        /// Exit with code 3 if a result got worse by more than the noise
+        #[arg(long, value_enum, value_name = "CHANGE")]
+        fail_on: Option<FailOn>,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
@@ -105,12 +112,19 @@ pub enum Format {
     SeriesCsv,
 }
 
+/// The change that fails a comparison.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum FailOn {
+    /// A result is worse than before by more than the noise
+    Worse,
+}
+
 impl Runs {
     pub fn run(self) -> Outcome {
         match self {
             Self::List { all, json } => list::list(all, json),
             Self::Show { run, json, plan } => show(&run, json, plan),
-            Self::Compare { runs, json } => compare(&runs, json),
+            Self::Compare { runs, fail_on, json } => compare(&runs, fail_on, json),
             Self::Export { run, output, format } => export(&run, &output, format),
             Self::Import { files } => import(&files),
             Self::Rm(remove) => remove.run(),
@@ -142,7 +156,7 @@ fn plan_toml(run: &Run) -> Result<String, Failure> {
     Ok(plan.to_toml().with_context(|| format!("the plan of run {} cannot be written", run.run))?)
 }
 
-fn compare(names: &[String], json: bool) -> Outcome {
+fn compare(names: &[String], fail_on: Option<FailOn>, json: bool) -> Outcome {
     let store = dirs::open_store_to_read()?;
     let runs = names.iter().map(|name| dirs::find_run(&store, name)).collect::<Result<Vec<_>, _>>()?;
     if runs.len() == 1 && runs[0].variants.len() < 2 {
@@ -164,7 +178,22 @@ fn compare(names: &[String], json: bool) -> Outcome {
     } else {
         output::print(&report::terminal::differences(&comparison, output::style()))?;
     }
-    Ok(Code::Measured)
+    Ok(match fail_on {
+        Some(FailOn::Worse) => code_of_worse(&comparison),
+        None => Code::Measured,
+    })
+}
+
+/// What cannot be compared has not got worse, but a script should know.
+fn code_of_worse(comparison: &Comparison) -> Code {
+    for sentence in report::terminal::undecided(comparison) {
+        output::say(&format!("--fail-on worse: not decided: {sentence}"));
+    }
+    let worse = report::terminal::worse(comparison);
+    for sentence in &worse {
+        output::say(&format!("--fail-on worse: {sentence}"));
+    }
+    if worse.is_empty() { Code::Measured } else { Code::RequirementMissed }
 }
 
 fn export(name: &str, path: &std::path::Path, format: Format) -> Outcome {

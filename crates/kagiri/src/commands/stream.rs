@@ -17,6 +17,7 @@ use crate::session::SessionArgs;
 #[command(after_help = "Examples:\n  \
     kagiri stream                               a server on this machine\n  \
     kagiri stream http://nas/film.ts --max 16   a remote server, up to 16 streams\n  \
+    kagiri stream --quick                       an answer within 60 s, less sure\n  \
     kagiri stream --streams 100 --time 60s      one load, no search\n  \
     kagiri stream --content film.ts --cold --require 'capacity>=8'\n\n\
     Each stream is played by one player of kagiri (role viewers). A trial runs a number of streams and \
@@ -29,6 +30,9 @@ pub struct StreamArgs {
     settings: WorkloadArgs<StreamSettings>,
     #[arg(long, value_name = "NAME=VALUE", help = CEILING)]
     ceiling: Vec<String>,
+    /// No effect, as it is the default; for scripts of earlier versions
+    #[arg(long = "no-ramp-down", hide = true, conflicts_with = "ramp_down")]
+    _no_ramp_down: bool,
     #[command(flatten)]
     calls: CallArgs,
     #[command(flatten)]

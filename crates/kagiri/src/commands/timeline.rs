@@ -59,7 +59,7 @@ pub struct Timeline {
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pid: Vec<i32>,
     /// Stop tracing after TIME, and end COMMAND (processes given by -p continue)
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::args::time)]
     length: Option<Span>,
     /// Write a timeline of all threads and CPUs as an HTML page that works offline
     #[arg(long, value_name = "FILE")]
@@ -71,6 +71,9 @@ pub struct Timeline {
     /// error)
     #[arg(long)]
     json: bool,
+    /// Print all calls, softirqs and doubts
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
     /// Tracing backend
     #[arg(long, value_name = "WAY", default_value = "auto")]
     backend: BackendChoice,
@@ -243,7 +246,11 @@ impl Timeline {
         if self.json {
             output::print(&Document::new(&watched.times).text()?)?;
         } else {
-            output::print(&report::terminal::call_times(&watched.times, output::style()))?;
+            let print = match self.full {
+                true => report::terminal::call_times,
+                false => report::terminal::brief_call_times,
+            };
+            output::print(&print(&watched.times, output::style()))?;
         }
         self.pictures().write(watched)
     }

@@ -57,7 +57,8 @@ fn run_in(dir: &Path, settings: &Value, acts: &[(Moment, Act)], before: impl FnO
     store.check_writable().unwrap();
     before();
     let facts = BTreeMap::new();
-    let mut session = Session { stop, store, data_dir: dir.into(), facts, registry: &REGISTRY };
+    let data_dir = dir.into();
+    let mut session = Session { stop, store, data_dir, facts, registry: &REGISTRY, json_lines: None };
     let plan = Plan::of_one("scripted", "a scripted run", "default", settings.clone());
     let quiet = MeasureArgs { quiet: true, ..MeasureArgs::default() };
     let mut printed = String::new();

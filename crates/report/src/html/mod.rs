@@ -4,6 +4,7 @@ mod appendix;
 mod drawn;
 mod figures;
 mod overview;
+mod survey;
 mod timeline;
 mod variant;
 
@@ -14,6 +15,7 @@ use base::workload::Presentation;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::digest::Row;
+use crate::survey::SurveyRow;
 use crate::tables::printed;
 use crate::text::{plain, unbroken};
 use base::format::{UNKNOWN, capitalized};
@@ -33,13 +35,40 @@ pub struct Extras<'a> {
 /// The run as one HTML document (HTML 5, UTF-8).
 pub fn page(run: &Run, extras: &Extras) -> String {
     let title = format!("{} · kagiri {}", plain(&run.name), plain(&run.workload));
+    let body = html! {
+        (overview::header(run))
+        main { (content(run, extras, 0)) }
+        (overview::footer(run))
+    };
+    document(&title, &run.kagiri, &body)
+}
+
+/// The runs of a survey as one HTML document, its table first.
+pub fn survey_page(name: &str, rows: &[SurveyRow], runs: &[(&Run, Extras)]) -> String {
+    // Identifiers of figures are unique on a page; they are made of the number of a variant.
+    let first = |n: usize| runs[..n].iter().map(|(run, _)| run.variants.len()).sum::<usize>();
+    let body = html! {
+        (survey::header(name, rows))
+        @for (n, (run, extras)) in runs.iter().enumerate() {
+            section id=(survey::anchor(run)) {
+                (overview::header(run))
+                div.main { (content(run, extras, first(n))) }
+                (overview::footer(run))
+            }
+        }
+    };
+    let kagiri = runs.first().map_or("", |(run, _)| &run.kagiri);
+    document(&format!("{} · kagiri survey", plain(name)), kagiri, &body)
+}
+
+fn document(title: &str, kagiri: &str, body: &Markup) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="generator" content=(format!("kagiri {}", plain(&run.kagiri)));
+                meta name="generator" content=(format!("kagiri {}", plain(kagiri)));
                 // Whatever a plan or a host may have smuggled into a name, this page fetches and runs
                 // nothing.
                 meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src \
@@ -48,27 +77,28 @@ pub fn page(run: &Run, extras: &Extras) -> String {
                 link rel="icon" href="data:,";
                 style { (PreEscaped(STYLE)) }
             }
-            body {
-                (overview::header(run))
-                main {
-                    (overview::verdicts(run))
-                    (overview::comparison(run))
-                    @for (index, outcome) in run.variants.iter().enumerate() {
-                        (variant::section(run, outcome, index, extras))
-                    }
-                    (appendix::requirements(run, extras.specs))
-                    (appendix::doubt_list(run))
-                    (appendix::reproduce(run, extras.command))
-                    (appendix::trials(run))
-                    (appendix::meanings(run, extras.specs))
-                    (appendix::environment(run))
-                    (appendix::plan(run))
-                }
-                (overview::footer(run))
-            }
+            body { (body) }
         }
     }
     .into_string()
+}
+
+/// Everything of a run below its answer. `first` is the number of its first variant on the page.
+fn content(run: &Run, extras: &Extras, first: usize) -> Markup {
+    html! {
+        (overview::verdicts(run))
+        (overview::comparison(run))
+        @for (index, outcome) in run.variants.iter().enumerate() {
+            (variant::section(run, outcome, first + index, extras))
+        }
+        (appendix::requirements(run, extras.specs))
+        (appendix::doubt_list(run))
+        (appendix::reproduce(run, extras.command))
+        (appendix::trials(run))
+        (appendix::meanings(run, extras.specs))
+        (appendix::environment(run))
+        (appendix::plan(run))
+    }
 }
 
 /// A table cell with a number, or with the dash that stands for an unknown one.

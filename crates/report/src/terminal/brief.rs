@@ -39,7 +39,7 @@ pub fn brief(run: &Run, extras: &Extras, style: Style, page: Option<&str>) -> St
     style.spell(text + &rest)
 }
 
-fn first_lines(text: &str, most: usize) -> String {
+pub(super) fn first_lines(text: &str, most: usize) -> String {
     text.lines().take(most).map(|line| format!("{line}\n")).collect()
 }
 
@@ -78,7 +78,7 @@ fn requirements(run: &Run, specs: &[MetricSpec], style: &Style) -> String {
 }
 
 /// As many of the texts as fit into so many lines, and how many there are besides.
-fn as_fits(all: &[String], what: &str, lines: usize) -> String {
+pub(super) fn as_fits(all: &[String], what: &str, lines: usize) -> String {
     let mut kept = all.len();
     loop {
         let left_out = all.len() - kept;

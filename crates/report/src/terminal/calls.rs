@@ -3,12 +3,49 @@
 use base::timeline::CallTimes;
 
 use super::Style;
+use super::brief::{COLUMNS, LINES, as_fits, first_lines};
 use super::paint::Tone;
 use super::summary::toned;
-use super::table::{Column, render};
+use super::table::{Column, is_one_table, render};
 use crate::text::plain;
 use crate::words::calls as sentences;
-use base::format::{UNKNOWN, number};
+use base::format::{UNKNOWN, number, plural};
+
+/// Lines of what was watched and how.
+const HEAD_LINES: usize = 4;
+/// Least rows of calls that are kept before doubts.
+const ROWS_MIN: usize = 3;
+
+/// The calls that took most of the time, in at most [`LINES`] lines, and as many doubts as there is room for.
+/// Ends with a line break.
+pub fn brief_call_times(times: &CallTimes, style: Style) -> String {
+    let style = Style { width: style.width.min(COLUMNS), ..style };
+    let head = toned(&style, Tone::Bold, "", &sentences::watched(times))
+        + &style.wrapped("", &sentences::traced(times));
+    let mut text = first_lines(&head, HEAD_LINES);
+    let rest = style.paint(Tone::Faint, "Everything: --full") + "\n";
+    let doubts: Vec<_> =
+        times.doubts.iter().map(|doubt| toned(&style, Tone::Odd, "Doubt: ", &plain(doubt))).collect();
+    let mut columns = call_columns(times);
+    // Name, state, calls and the share of the time come first.
+    while columns.len() > 4 && !is_one_table(&columns, &style) {
+        columns.remove(columns.len() - 2);
+    }
+    let heads = columns.iter().map(|column| column.head.len()).max().unwrap_or(0) + 1;
+    let room = LINES - text.lines().count() - heads - 1 - usize::from(!doubts.is_empty());
+    let all = times.calls.len();
+    let rows = if all > room { room.saturating_sub(1).max(ROWS_MIN) } else { all };
+    columns.iter_mut().for_each(|column| column.cells.truncate(rows));
+    if all > 0 {
+        text += &render(&columns, 2, &style);
+    }
+    if all > rows {
+        text += &format!("and {}\n", plural((all - rows) as u64, "more row"));
+    }
+    let used = text.lines().count() + 1;
+    text += &as_fits(&doubts, "doubt", LINES.saturating_sub(used));
+    style.spell(text + &rest)
+}
 
 /// The tables as text: what was watched and how, then calls by time, softirqs, calls without an end, and
 /// doubts. Ends with a line break.

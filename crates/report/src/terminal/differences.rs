@@ -61,24 +61,48 @@ fn one_pair(pair: &Pair, with_run: bool, style: &Style) -> String {
     let (a, b) = (side(&pair.a, with_run), side(&pair.b, with_run));
     let mut text = style.wrapped("", &format!("{b} against {a}"));
     text = text.lines().map(|line| style.paint(Tone::Bold, line) + "\n").collect();
-    let (lead, main) = match &pair.finding {
-        Some(found) => (format!("{}: ", capitalized(&metric_words(&found.metric))), found),
-        None => ("Capacity: ".to_owned(), &pair.capacity),
-    };
-    let sentence = format!(
-        "{} against {}{}: {}",
-        value_of(main, &main.b),
-        value_of(main, &main.a),
-        percent(main),
-        outcome(main),
-    );
-    let lines = style.wrapped(&format!("{lead:<10}"), &sentence);
+    let main = pair.result();
+    let lead = format!("{}: ", capitalized(&metric_words(&main.metric)));
+    let lines = style.wrapped(&format!("{lead:<10}"), &sentence(main));
     text += &lines.lines().map(|line| style.paint(tone(main.change), line) + "\n").collect::<String>();
     text += &style.wrapped("Limit:    ", &limits(pair.limits));
     for fact in &pair.settings {
         text += &style.wrapped("Setting:  ", &setting(fact));
     }
     text + &numbers(pair, with_run, style)
+}
+
+/// `8 streams (n = 3) against 10 streams (n = 3), -20.0 %: worse`.
+fn sentence(main: &Difference) -> String {
+    format!(
+        "{} against {}{}: {}",
+        value_of(main, &main.b),
+        value_of(main, &main.a),
+        percent(main),
+        outcome(main),
+    )
+}
+
+/// A sentence for each number that got worse beyond the noise, with the side that it concerns.
+pub fn worse(comparison: &Comparison) -> Vec<String> {
+    let with_run = comparison.runs.len() > 1;
+    let of_pair = |pair: &Pair| {
+        let of = side(&pair.b, with_run);
+        let one = |found: &Difference| format!("{of}: {} {}", metric_words(&found.metric), sentence(found));
+        pair.worse.iter().map(one).collect::<Vec<_>>()
+    };
+    comparison.pairs.iter().flat_map(of_pair).collect()
+}
+
+/// A sentence for each result that cannot be compared.
+pub fn undecided(comparison: &Comparison) -> Vec<String> {
+    let with_run = comparison.runs.len() > 1;
+    let unknown = comparison.pairs.iter().filter(|pair| pair.result().change == Change::Unknown);
+    let one = |pair: &Pair| {
+        let result = pair.result();
+        format!("{}: {} {}", side(&pair.b, with_run), metric_words(&result.metric), sentence(result))
+    };
+    unknown.map(one).collect()
 }
 
 /// What set each capacity, the first side's first.
@@ -158,10 +182,8 @@ fn ends(difference: &Difference) -> String {
 fn numbers(pair: &Pair, with_run: bool, style: &Style) -> String {
     let all: Vec<(f64, &Difference)> =
         pair.loads.iter().flat_map(|at| at.metrics.iter().map(move |metric| (at.load, metric))).collect();
-    // A count of bytes may differ by three of a billion, beyond all noise and of no interest.
-    let matters = |d: &Difference| d.difference_percent.is_none_or(|percent| percent.abs() >= 0.05);
     let is_shown = |d: &Difference| matches!(d.change, Change::Better | Change::Worse | Change::Differs);
-    let shown: Vec<_> = all.iter().filter(|(_, d)| is_shown(d) && matters(d)).collect();
+    let shown: Vec<_> = all.iter().filter(|(_, d)| is_shown(d) && d.matters()).collect();
     let mut text = String::new();
     if !shown.is_empty() {
         let cells = |f: &dyn Fn(&Difference) -> String| shown.iter().map(|(_, d)| f(d)).collect::<Vec<_>>();

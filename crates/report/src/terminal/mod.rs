@@ -7,15 +7,17 @@ mod explanation;
 mod list;
 mod paint;
 mod summary;
+mod survey;
 mod table;
 
 pub use brief::brief;
-pub use calls::call_times;
+pub use calls::{brief_call_times, call_times};
 pub(crate) use calls::{call_columns, softirq_columns};
-pub use differences::differences;
+pub use differences::{differences, undecided, worse};
 pub use explanation::{explained, explanation};
 pub use list::{Entry, comparison, list_table, result_cell};
 pub use summary::summary;
+pub use survey::survey;
 pub(crate) use table::Column;
 pub use table::words_table;
 

@@ -1,8 +1,7 @@
 //! Colour and wrapping. Colour is never the only carrier of a meaning.
 
 use base::verdict::Verdict;
-use comfy_table::presets::NOTHING;
-use comfy_table::{ContentArrangement, Table};
+use unicode_width::UnicodeWidthStr;
 
 use super::Style;
 
@@ -63,21 +62,53 @@ impl Style {
         text.chars().map(|c| simple(c).map_or_else(|| c.to_string(), str::to_owned)).collect()
     }
 
-    /// Lines no wider than the terminal, the first after `lead`, the others under its end. `lead` holds no
-    /// wide characters.
+    /// Lines no wider than the terminal, the first after `lead`, the others under its end. A word that is wider
+    /// than the terminal stands alone and is not broken: a path could not be copied. `lead` holds no wide
+    /// characters.
     pub(super) fn wrapped(&self, lead: &str, text: &str) -> String {
         let indent = lead.chars().count();
         let width = self.columns().saturating_sub(indent).max(20);
-        let mut table = Table::new();
-        table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(u16::try_from(width).unwrap_or(u16::MAX)).add_row([text]);
-        if let Some(column) = table.column_mut(0) {
-            column.set_padding((0, 0));
-        }
         let blank = " ".repeat(indent);
-        let lines = table.lines().enumerate();
-        let lines =
-            lines.map(|(i, line)| format!("{}{}\n", if i == 0 { lead } else { &blank }, line.trim_end()));
+        let lines = text.lines().flat_map(|line| broken(line, width)).enumerate();
+        let lines = lines.map(|(i, line)| format!("{}{line}\n", if i == 0 { lead } else { &blank }));
         lines.collect()
+    }
+}
+
+/// Pieces of a line that are at most `width` columns wide, broken between words.
+fn broken(line: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split_whitespace() {
+        let last = lines.last_mut().expect("there is one from the beginning");
+        if last.is_empty() {
+            last.push_str(word);
+        } else if last.width() + 1 + word.width() <= width {
+            last.push(' ');
+            last.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_not_broken_at_any_width() {
+        let path = "/data/".repeat(30);
+        let text = format!("Report of the run with 5 streams of 25 Mbit/s, kept at {path} and read later");
+        for width in [40, 57, 80, 200] {
+            let wrapped = Style { colour: false, width, unicode: true }.wrapped("Doubt: ", &text);
+            let words: Vec<_> = wrapped.split_whitespace().skip(1).collect();
+            assert_eq!(words, text.split_whitespace().collect::<Vec<_>>(), "{width}");
+            let fits = |line: &str| line.chars().count() <= width || line.contains(&path);
+            assert!(wrapped.lines().all(fits), "{width}: {wrapped}");
+        }
+        let style = Style { colour: false, width: 40, unicode: true };
+        assert_eq!(style.wrapped("- ", ""), "", "nothing to say");
+        assert_eq!(style.wrapped("", "漢字 ".repeat(20).as_str()).lines().count(), 3, "wide characters");
     }
 }

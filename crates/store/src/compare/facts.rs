@@ -41,6 +41,8 @@ pub(super) fn environment(run: &Run) -> Facts {
     let mut facts = Facts::new();
     for (key, value) in &run.environment {
         match (key.as_str(), value) {
+            // What a survey measured before this run is no circumstance of it.
+            ("survey", _) => {}
             ("hosts", Value::Object(hosts)) => {
                 hosts.iter().for_each(|(name, host)| of_host(&format!("{key}.{name}"), host, &mut facts));
             }

@@ -9,6 +9,7 @@ mod judge;
 mod trials;
 
 use base::metric::{Better, MetricSpec};
+use base::objective::Objective;
 use base::outcome::{Resource, Run, VariantOutcome};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,14 @@ pub struct Difference {
     pub reason: Option<String>,
 }
 
+impl Difference {
+    /// Whether it is large enough to be of interest: a count of bytes may differ by three of a billion, beyond
+    /// all noise.
+    pub fn matters(&self) -> bool {
+        self.difference_percent.is_none_or(|percent| percent.abs() >= 0.05)
+    }
+}
+
 /// All metrics at one load that both sides were offered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AtLoad {
@@ -122,6 +131,17 @@ pub struct Pair {
     pub loads: Vec<AtLoad>,
     /// Settings of the variants that differ.
     pub settings: Vec<Fact>,
+    /// What got worse beyond the noise: the result (the capacity, or the main number of one load), and at the
+    /// largest load of both sides each metric that a plan requires something of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worse: Vec<Difference>,
+}
+
+impl Pair {
+    /// The result: the main number of one load, else the capacity.
+    pub fn result(&self) -> &Difference {
+        self.finding.as_ref().unwrap_or(&self.capacity)
+    }
 }
 
 /// Runs side by side.
@@ -157,10 +177,13 @@ impl Of<'_> {
 }
 
 /// Compare runs with the first of them, or the variants of a single run with its first. `specs` give units
-/// and directions of the metrics; a metric that they do not name is a fact without a direction.
+/// and directions of the metrics; a metric that they do not name is a fact without a direction. A metric that
+/// is declared without a direction has that of the plans' requirements.
 pub fn compare(runs: &[Run], specs: &[MetricSpec]) -> Comparison {
     let (matched, unmatched) = match_sides(runs);
-    let pairs: Vec<_> = matched.iter().map(|(a, b)| pair(a, b, specs)).collect();
+    let required = required(runs, specs);
+    let specs: Vec<MetricSpec> = specs.iter().map(|spec| directed(*spec, &required)).collect();
+    let pairs: Vec<_> = matched.iter().map(|(a, b)| pair(a, b, &specs, &required)).collect();
     let judged = pairs
         .iter()
         .flat_map(|pair| std::iter::once(&pair.capacity).chain(pair.loads.iter().flat_map(|at| &at.metrics)));
@@ -209,8 +232,40 @@ fn match_sides(runs: &[Run]) -> (Vec<(Of<'_>, Of<'_>)>, Vec<Of<'_>>) {
     (matched, alone.chain(unmatched).collect())
 }
 
-fn pair(a: &Of<'_>, b: &Of<'_>, specs: &[MetricSpec]) -> Pair {
-    Pair {
+/// A metric that a plan requires something of, and the direction that the requirement asks for.
+type Required = (&'static str, Better);
+
+/// The metrics that the runs' plans require something of.
+fn required(runs: &[Run], specs: &[MetricSpec]) -> Vec<Required> {
+    let texts = runs.iter().filter_map(|run| run.plan.get("require")?.as_array()).flatten();
+    let objectives = texts.filter_map(|text| text.as_str()?.parse::<Objective>().ok());
+    let named = |objective: Objective| {
+        let name = objective.find(specs.iter().map(|spec| spec.name)).ok()?;
+        Some((name, direction(&objective)))
+    };
+    objectives.filter_map(named).collect()
+}
+
+/// The direction that a requirement asks for: of `response_p99<=50ms` less.
+fn direction(objective: &Objective) -> Better {
+    let text = objective.to_string();
+    match text.chars().find(|sign| matches!(sign, '<' | '>' | '=')) {
+        Some('<') => Better::Lower,
+        Some('>') => Better::Higher,
+        _ => Better::Neither,
+    }
+}
+
+fn directed(spec: MetricSpec, required: &[Required]) -> MetricSpec {
+    let asked = required.iter().find(|(name, _)| *name == spec.name).map(|(_, better)| *better);
+    match spec.better {
+        Better::Neither => MetricSpec { better: asked.unwrap_or(Better::Neither), ..spec },
+        Better::Higher | Better::Lower => spec,
+    }
+}
+
+fn pair(a: &Of<'_>, b: &Of<'_>, specs: &[MetricSpec], required: &[Required]) -> Pair {
+    let mut pair = Pair {
         a: a.side(),
         b: b.side(),
         capacity: judge::capacity(a.variant, b.variant),
@@ -226,7 +281,20 @@ fn pair(a: &Of<'_>, b: &Of<'_>, specs: &[MetricSpec]) -> Pair {
             &facts::settings(a.run, &a.variant.name),
             &facts::settings(b.run, &b.variant.name),
         ),
-    }
+        worse: Vec::new(),
+    };
+    pair.worse = worse(&pair, required);
+    pair
+}
+
+/// See [`Pair::worse`]. Other metrics do not count: of some fifty, two or three seem worse by chance alone.
+fn worse(pair: &Pair, required: &[Required]) -> Vec<Difference> {
+    let result = pair.result();
+    let is_required = |metric: &&Difference| required.iter().any(|(name, _)| *name == metric.metric);
+    let others = pair.loads.last().into_iter().flat_map(|at| &at.metrics).filter(is_required);
+    let others = others.filter(|metric| metric.metric != result.metric);
+    let is_worse = |difference: &&Difference| difference.change == Change::Worse && difference.matters();
+    std::iter::once(result).chain(others).filter(is_worse).cloned().collect()
 }
 
 fn notes(runs: &[Run], pairs: &[Pair], elsewhere: bool) -> Vec<String> {

@@ -3,6 +3,7 @@
 mod check;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use base::plan::{LoadPlan, PlanError};
 use base::units::{BitRate, ByteSize, Span};
@@ -10,10 +11,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::doubt::StreamDoubt;
 use mpegts::Codec;
 
 /// Loads up to here are searched one by one, so their trials' length decides how long a search takes.
 const SEARCH_HOLD_S: u64 = 5;
+
+/// A quick search begins with so many streams: with fewer it would take longer to reach a usual server's
+/// capacity than it may.
+const QUICK_FIRST: u64 = 16;
+const QUICK_HOLD: Span = Span::from_s(3);
+const QUICK_WARM_UP: Span = Span::from_s(2);
+/// Resolution of a quick search above 16 streams.
+const QUICK_RESOLUTION: f64 = 0.25;
+/// The time of a quick search, so that with its report it answers within 60 s.
+const QUICK_BUDGET: Duration = Duration::from_secs(52);
+/// Steps of this size are worth a doubt, as a share of the load.
+const COARSE: f64 = 0.2;
 
 /// What players do with the bytes that they receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -110,6 +124,10 @@ pub struct PlayerSettings {
     /// player also checks a hash of the content.
     #[schemars(extend("x-flag" = {"rare": true}))]
     pub parsing: u64,
+    /// Count a trial in which the players were the limit as failed, not as invalid. For the capacity of a host
+    /// that runs both the server and the players.
+    #[schemars(extend("x-flag" = {"rare": true, "name": "judge-players"}))]
+    pub judged: bool,
     /// Time from the start of the last player until stalls count.
     #[schemars(extend("x-min" = "0s", "x-max" = "2min",
         "x-unset" = "until all players play, plus 2 x --player-cap",
@@ -126,6 +144,7 @@ impl Default for PlayerSettings {
             receive_buffer: ByteSize::from_bytes(256 * 1024),
             threads: 1,
             parsing: 1,
+            judged: false,
             warm_up: None,
         }
     }
@@ -170,6 +189,11 @@ pub struct StreamSettings {
     /// Number of streams to try first.
     #[schemars(range(min = 1, max = 100_000), extend("x-flag" = {"rare": true}))]
     pub first: u64,
+    /// Answer within 60 s: short trials, coarse steps, one confirmation if there is time. Less sure, and the
+    /// answer says so.
+    #[schemars(extend("x-flag" = {"conflicts": ["streams", "hold", "search_hold", "confirmations",
+        "resolution_percent", "ramp_down"]}))]
+    pub quick: bool,
     /// Run a single trial with N streams instead of a search.
     #[schemars(range(min = 1, max = 100_000), extend("x-flag" = {"conflicts": ["max", "first"]}))]
     pub streams: Option<u64>,
@@ -185,7 +209,7 @@ pub struct StreamSettings {
     /// Number of trials that must pass at the largest number of streams found.
     #[schemars(range(min = 1, max = 100), extend("x-flag" = {"rare": true}))]
     pub confirmations: u32,
-    /// Repeat lower loads after the search.
+    /// Repeat lower loads after the search, to see whether the server recovers.
     pub ramp_down: bool,
     /// Above 16 streams, end the search when the passing and the failing load differ by at most PERCENT.
     #[schemars(range(min = 0.1, max = 50.0), extend("x-flag" = {"name": "resolution", "rare": true}))]
@@ -218,11 +242,12 @@ impl Default for StreamSettings {
             bitrate: BitRate::from_bit_per_s(25_000_000),
             max: 1000,
             first: 1,
+            quick: false,
             streams: None,
             hold: Span::from_s(10),
             search_hold: None,
             confirmations: 3,
-            ramp_down: true,
+            ramp_down: false,
             resolution_percent: 2.0,
             depth: Depth::default(),
             cold: false,
@@ -244,6 +269,14 @@ impl StreamSettings {
 
     /// How loads are to be searched.
     pub fn load_plan(&self) -> LoadPlan {
+        if self.quick {
+            return LoadPlan {
+                load_first: self.first.max(QUICK_FIRST).min(self.max),
+                confirmations: 1,
+                resolution: QUICK_RESOLUTION,
+                ..LoadPlan::search(self.max, QUICK_HOLD)
+            };
+        }
         let search_hold = self.search_hold.unwrap_or(Span::from_s(SEARCH_HOLD_S));
         LoadPlan {
             load_first: self.first,
@@ -255,5 +288,25 @@ impl StreamSettings {
             ramp_down: self.ramp_down,
             resolution: self.resolution_percent / 100.0,
         }
+    }
+
+    /// The time that a search may take.
+    pub(crate) fn time_budget(&self) -> Option<Duration> {
+        self.quick.then_some(QUICK_BUDGET)
+    }
+
+    /// Time from the start of the last player to the hold; `None`: as long as it takes.
+    pub(crate) fn warm_up(&self) -> Option<Span> {
+        self.player.warm_up.or(self.quick.then_some(QUICK_WARM_UP))
+    }
+
+    /// The doubt of a search in coarse steps.
+    pub(crate) fn coarse_search(&self) -> Option<StreamDoubt> {
+        let plan = self.load_plan();
+        let is_coarse = plan.fixed.is_none() && plan.resolution >= COARSE;
+        is_coarse.then(|| StreamDoubt::CoarseSearch {
+            hold_s: plan.search_hold.s(),
+            resolution_percent: plan.resolution * 100.0,
+        })
     }
 }

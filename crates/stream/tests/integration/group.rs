@@ -252,7 +252,8 @@ fn early_stop_is_reported() {
     hold::start(part.as_mut()).unwrap();
     assert!(matches!(part.progress(), Progress::Running { done: Some(_) }));
     let report = part.stop().unwrap();
-    let judgement = stream::judge::judge(&serde_json::from_value(report).unwrap());
+    let report = serde_json::from_value(report).unwrap();
+    let judgement = stream::judge::judge(&report, stream::judge::Players::Trusted);
     assert_eq!(judgement.verdict, Verdict::Invalid);
     assert!(judgement.doubts.contains(&Doubt::Interrupted));
     assert!(judgement.metrics["stalls"].is_none(), "unknown is not zero");

@@ -2,11 +2,12 @@
 
 use crate::common::reports;
 use base::objective::Objective;
+use base::outcome::Certainty;
 use base::verdict::Verdict;
 use reports::{clean, falling, stream};
 use serde_json::Value;
 use stream::doubt::StreamDoubt;
-use stream::judge::{METRICS, judge, judge_reports};
+use stream::judge::{METRICS, Players, judge, judge_reports};
 use stream::report::{Broken, StallReport, ViewerReport};
 use stream::viewer::part::Viewers;
 use workload::part::Reports;
@@ -76,12 +77,12 @@ const DISTURBANCES: [(Change, &str); 12] = [
 
 #[test]
 fn each_disturbance_fails_with_its_reason() {
-    assert_eq!(judge(&clean()).verdict, Verdict::Pass);
-    assert_eq!(judge(&clean()).doubts, vec![]);
+    assert_eq!(judge(&clean(), Players::Trusted).verdict, Verdict::Pass);
+    assert_eq!(judge(&clean(), Players::Trusted).doubts, vec![]);
     for (change, sentence) in DISTURBANCES {
         let mut report = clean();
         change(&mut report);
-        let judgement = judge(&report);
+        let judgement = judge(&report, Players::Trusted);
         assert_eq!(judgement.verdict, Verdict::Fail, "{sentence}");
         assert!(judgement.reasons[0].contains(sentence), "{sentence}: {:?}", judgement.reasons);
     }
@@ -108,7 +109,8 @@ fn values_within_tolerance_pass() {
     for change in cases {
         let mut report = clean();
         change(&mut report);
-        assert_eq!(judge(&report).verdict, Verdict::Pass, "{:?}", judge(&report).reasons);
+        let judgement = judge(&report, Players::Trusted);
+        assert_eq!(judgement.verdict, Verdict::Pass, "{:?}", judgement.reasons);
     }
 }
 
@@ -136,22 +138,38 @@ fn generator_fault_makes_trial_invalid() {
         let mut report = clean();
         report.streams[3].stalls = vec![stall(2.4, 0.8, true)];
         change(&mut report);
-        let judgement = judge(&report);
+        let judgement = judge(&report, Players::Trusted);
         assert_eq!(judgement.verdict, Verdict::Invalid);
         assert!(judgement.reasons[0].contains(sentence), "{:?}", judgement.reasons);
     }
 }
 
 #[test]
+fn players_that_are_judged_fail_a_trial_and_are_its_limit() {
+    let mut report = clean();
+    report.threads[0].cpu_percent = Some(97.0);
+    let judgement = judge(&report, Players::Judged);
+    assert_eq!(judgement.verdict, Verdict::Fail);
+    let limit = judgement.account.limit.expect("a limit");
+    assert_eq!((limit.resource.word(), limit.certainty), ("players", Certainty::Confirmed));
+    let said = &limit.evidence[0].statement;
+    assert!(said.contains("streams a player thread used 97 % of its core"), "{said}");
+    assert_eq!(judge(&report, Players::Trusted).account.limit, None);
+    report.stopped = true;
+    assert_eq!(judge(&report, Players::Judged).verdict, Verdict::Invalid, "the user ended it");
+    assert_eq!(judge(&clean(), Players::Judged).verdict, Verdict::Pass);
+}
+
+#[test]
 fn trial_cut_short_can_fail_but_not_pass() {
     let mut report = clean();
     report.stopped = true;
-    assert_eq!(judge(&report).verdict, Verdict::Invalid);
+    assert_eq!(judge(&report, Players::Trusted).verdict, Verdict::Invalid);
     report.streams[0].stalls = vec![stall(1.0, 1.0, true)];
-    assert_eq!(judge(&report).verdict, Verdict::Fail);
+    assert_eq!(judge(&report, Players::Trusted).verdict, Verdict::Fail);
     report.hold_s = None;
     report.streams[0] = stream(0);
-    let judgement = judge(&report);
+    let judgement = judge(&report, Players::Trusted);
     assert_eq!((judgement.verdict, judgement.metrics["stalls"]), (Verdict::Invalid, None));
 }
 
@@ -164,7 +182,7 @@ fn first_five_disturbed_streams_are_named_in_order() {
         stream.stall_count = 1;
         stream.stalled_s = 0.6;
     }
-    let judgement = judge(&report);
+    let judgement = judge(&report, Players::Trusted);
     assert!(judgement.reasons[0].contains("stream 99 stalled 5.0 s"), "{:?}", judgement.reasons);
     assert_eq!(judgement.reasons[5], "85 more streams were disturbed");
     assert_eq!(judgement.metrics["stalls"], Some(90.0));
@@ -180,7 +198,7 @@ fn doubts_are_reported() {
     report.overlapping = Some(3);
     report.index_made_by_reading = true;
     report.slack.clear();
-    let doubts = judge(&report).doubts;
+    let doubts = judge(&report, Players::Trusted).doubts;
     let expected = [
         StreamDoubt::GeneratorNearSaturation { cpu_percent: 80.0 },
         StreamDoubt::GeneratorLate { late_ms_max: 200.0 },
@@ -198,11 +216,12 @@ fn doubts_are_reported() {
 fn report_round_trips_and_every_metric_is_described() {
     let reports = |report| Reports::new([("viewers".to_owned(), report)].into());
     let sent = reports(serde_json::to_value(clean()).unwrap());
-    assert_eq!(judge_reports(sent.of_role::<Viewers>("viewers").unwrap()).unwrap(), judge(&clean()));
+    let judged = judge_reports(sent.of_role::<Viewers>("viewers").unwrap(), Players::Trusted);
+    assert_eq!(judged.unwrap(), judge(&clean(), Players::Trusted));
     let unreadable = reports(serde_json::json!({"streams": 3}));
     assert!(unreadable.of_role::<Viewers>("viewers").unwrap_err().message.contains("cannot be read"));
     let names = METRICS.iter().map(|spec| spec.name);
-    for name in judge(&clean()).metrics.keys() {
+    for name in judge(&clean(), Players::Trusted).metrics.keys() {
         assert!(names.clone().any(|known| known == name), "{name} has no description");
     }
     for requirement in

@@ -6,7 +6,7 @@ use base::verdict::Verdict;
 use proptest::prelude::*;
 use reports::{clean, stream};
 use stream::doubt::StreamDoubt;
-use stream::judge::{judge, judge_reports};
+use stream::judge::{Players, judge, judge_reports};
 use stream::report::merge::merge;
 use stream::report::{Broken, Sample, SlackSum, ViewerReport};
 
@@ -96,7 +96,7 @@ proptest! {
         let mut merged = merge(shares.iter().map(|share| (None, group(share))).collect()).unwrap();
         merged.threads.sort_by_key(|thread| thread.thread_id);
         prop_assert_eq!(&merged, &whole);
-        prop_assert_eq!(judge(&merged), judge(&whole));
+        prop_assert_eq!(judge(&merged, Players::Trusted), judge(&whole, Players::Trusted));
     }
 }
 
@@ -118,7 +118,7 @@ fn single_report_is_unchanged_by_merge() {
 
 #[test]
 fn streams_of_two_hosts_are_merged() {
-    let judgement = judge(&merged(two()));
+    let judgement = judge(&merged(two()), Players::Trusted);
     assert_eq!((judgement.verdict, judgement.reasons), (Verdict::Pass, vec![]));
     assert_eq!(judgement.metrics["frames_played"], Some(1000.0));
     assert_eq!(judgement.metrics["received_bit_per_s"], Some(100e6));
@@ -151,12 +151,12 @@ fn reasons_and_doubts_name_the_host() {
     for (change, verdict, sentence) in cases {
         let mut reports = two();
         change(&mut reports);
-        let judgement = judge(&merged(reports));
+        let judgement = judge(&merged(reports), Players::Trusted);
         assert_eq!((judgement.verdict, judgement.reasons[0].as_str()), (verdict, sentence));
     }
     let mut reports = two();
     reports[1].threads[0].cpu_percent = Some(80.0);
-    let doubts = judge(&merged(reports)).doubts;
+    let doubts = judge(&merged(reports), Players::Trusted).doubts;
     assert_eq!(doubts, [Doubt::from(StreamDoubt::GeneratorNearSaturation { cpu_percent: 80.0 }).on("pc-2")]);
 }
 
@@ -174,7 +174,7 @@ fn merged_hold_is_the_common_part() {
     let merged = merged(reports);
     assert_eq!((merged.hold_s, merged.aborted), (Some((6.0, 8.0)), true));
     assert_eq!((merged.samples.len(), merged.samples[79].received_bytes), (80, 7));
-    let metrics = judge(&merged).metrics;
+    let metrics = judge(&merged, Players::Trusted).metrics;
     assert_eq!(metrics["received_bit_per_s"], Some(75e6), "each stream over the time that it held");
     assert!((metrics["rebuffer_ratio"].unwrap() - 2.0 / 24.0).abs() < 1e-9);
 }
@@ -215,7 +215,8 @@ fn merge_rejects_different_content_and_no_measurement() {
     let whole = one.clone();
     let (one, other) = (lost(one), lost(other));
     let judged = |reports: [&ViewerReport; 2]| {
-        judge_reports([Some("pc-1"), Some("pc-2")].into_iter().zip(reports.map(Clone::clone)).collect())
+        let reports = [Some("pc-1"), Some("pc-2")].into_iter().zip(reports.map(Clone::clone));
+        judge_reports(reports.collect(), Players::Trusted)
     };
     assert_eq!(judged([&whole, &other]).unwrap().verdict, Verdict::Fail);
     let error = judged([&one, &other]).unwrap_err().to_string();

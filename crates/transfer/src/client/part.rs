@@ -166,18 +166,20 @@ impl Part for ClientPart {
     fn live(&mut self) -> Live {
         let Some(under_way) = &mut self.under_way else { return Live::new() };
         let now_ns = monotonic_ns();
-        // Called many times a second, faster than anyone reads.
-        if now_ns.saturating_sub(under_way.seen.0) < LIVE_NS {
-            return under_way.live.clone();
-        }
         let passed = [0, 1].map(|way| under_way.passed[way].load(Ordering::Relaxed));
+        // Called many times a second: counters are exact each time, rates need some time.
+        let counters = ["passed_up_bytes", "passed_down_bytes"].map(str::to_owned).into_iter();
+        let counters = counters.zip(passed.map(|bytes| bytes as f64));
+        if now_ns.saturating_sub(under_way.seen.0) < LIVE_NS {
+            return under_way.live.clone().into_iter().chain(counters).collect();
+        }
         let (then_ns, before) = std::mem::replace(&mut under_way.seen, (now_ns, passed));
         let s = now_ns.saturating_sub(then_ns) as f64 / 1e9;
         let rate = |way: usize| passed[way].saturating_sub(before[way]) as f64 * 8.0 / s.max(1e-9);
         let named = [("goodput_up_bit_per_s", rate(0)), ("goodput_down_bit_per_s", rate(1))];
         let known = named.into_iter().filter(|(_, rate)| *rate > 0.0);
         under_way.live = known.map(|(name, rate)| (name.to_owned(), rate)).collect();
-        under_way.live.clone()
+        under_way.live.clone().into_iter().chain(counters).collect()
     }
 
     fn stop(&mut self) -> Result<TransferReport, PartError> {

@@ -130,15 +130,15 @@ pub struct TransferSettings {
     pub time: Span,
     /// Stop after this many bytes (sum of all flows in a direction) instead of after --time.
     #[schemars(extend("x-min" = "1B", "x-max" = "1048576TiB",
-        "x-flag" = {"short": "n", "conflicts": ["time"]}))]
+        "x-flag" = {"short": "n", "conflicts": ["time"], "iperf3": true}))]
     pub bytes: Option<ByteSize>,
     /// Warm-up before --time begins, which the results leave out.
     #[schemars(extend("x-max" = "1h", "x-min" = "0s", "x-flag" = {"short": "O"}))]
     pub omit: Span,
-    /// Length of a reporting interval; the terminal joins them to show at most ten.
+    /// Length of a reporting interval, each printed when it ends; the tables join them to show at most ten.
     #[schemars(extend("x-min" = "100ms", "x-max" = "1h",
         "x-unset" = "a fiftieth of the test, between 100ms and 1s",
-        "x-flag" = {"short": "i", "rare": true}))]
+        "x-flag" = {"short": "i", "iperf3": true}))]
     pub interval: Option<Span>,
     /// What the receiver does with received bytes.
     #[schemars(extend("x-flag" = {"value": "MODE"}))]
@@ -146,11 +146,11 @@ pub struct TransferSettings {
     /// Bytes per send call; for UDP, payload per datagram.
     #[schemars(extend("x-min" = "1B", "x-max" = "64MiB",
         "x-unset" = "TCP: kagiri chooses, 128KiB to iperf3; UDP: 1472B; QUIC: 64KiB",
-        "x-flag" = {"short": "l", "aliases": ["length"]}))]
+        "x-flag" = {"short": "l", "aliases": ["length"], "iperf3": true}))]
     pub size: Option<ByteSize>,
     /// Rate of each flow.
     #[schemars(extend("x-min" = "1kbit/s", "x-max" = "10Tbit/s", "x-unset" = "as fast as possible",
-        "x-flag" = {"short": "b"}))]
+        "x-flag" = {"short": "b", "iperf3": true}))]
     pub rate: Option<BitRate>,
     /// How TCP senders pass bytes to the kernel.
     #[schemars(extend("x-unset" = "the one that costs less CPU time in a short probe",
@@ -169,7 +169,7 @@ pub struct TransferSettings {
     pub link: Option<BitRate>,
     /// Socket buffers at both ends; for QUIC, its flow-control windows.
     #[schemars(extend("x-min" = "1KiB", "x-max" = "1GiB", "x-unset" = "the kernel's automatic buffers",
-        "x-flag" = {"short": "w"}))]
+        "x-flag" = {"short": "w", "iperf3": true}))]
     pub window: Option<ByteSize>,
     /// Socket buffer of senders (SO_SNDBUF).
     #[schemars(extend("x-min" = "1KiB", "x-max" = "1GiB", "x-unset" = "--window"))]

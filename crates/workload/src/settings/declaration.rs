@@ -55,6 +55,8 @@ pub struct Flag {
     pub file: bool,
     /// Whether only `--help` shows it, not `-h`.
     pub rare: bool,
+    /// Whether its bare values are read as iperf3 reads them: `128K`, `1G`, 0 for "not limited".
+    pub iperf3: bool,
     /// Whether an argument that the command shares with others sets it.
     pub shared: bool,
 }

@@ -14,7 +14,7 @@ use crate::exit::{Code, Outcome};
 use crate::{output, stop};
 
 /// Arguments of clients, beside the settings.
-const OF_CLIENTS: [&str; 7] = [SETTINGS, "header", "place", "out", "require", "repeat", "seed"];
+const OF_CLIENTS: [&str; 8] = [SETTINGS, "header", "place", "out", "json_lines", "require", "repeat", "seed"];
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The server's own options.

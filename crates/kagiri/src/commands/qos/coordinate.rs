@@ -45,7 +45,7 @@ pub struct Coordinate {
     #[arg(long, value_name = "DIR")]
     credentials: Option<PathBuf>,
     /// End after this time instead of at Ctrl-C
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::args::time)]
     length: Option<Span>,
     /// Print one JSON document at the end
     #[arg(long)]

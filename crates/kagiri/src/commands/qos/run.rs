@@ -47,7 +47,7 @@ pub struct Run {
     #[arg(value_name = "POLICY.toml")]
     policy: PathBuf,
     /// End after this time instead of at Ctrl-C
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::args::time)]
     length: Option<Span>,
     /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics
     #[arg(long, value_name = "ADDRESS:PORT")]

@@ -22,7 +22,8 @@ use serve::ServeArgs;
     kagiri transfer --serve --listen 10.0.0.2:5201 --allow 10.0.0.0/24\n  \
     kagiri transfer 10.0.0.2 --direction both    to kagiri or iperf3\n  \
     kagiri transfer nas --protocol udp --search  the highest rate without loss\n  \
-    kagiri transfer nas --rr                     response times\n\n\
+    kagiri transfer nas --rr                     response times\n  \
+    kagiri transfer nas -P 4 -t 10 -i 1 -b 1G    as iperf3 is called\n\n\
     Goodput: received payload divided by the time it took.")]
 #[command(mut_arg("place", place_help("transfer")))]
 #[command(mut_arg("require", require_help("'goodput>=9Gbit/s' or 'response_p99<=50us'")))]
@@ -58,6 +59,8 @@ impl TransferArgs {
             self.settings.set("host", json!(with_port(&host, port)?));
         }
         let plan = self.settings.plan("transfer", format!("transfer: {name}"), &name)?;
+        self.session.common.interval =
+            self.settings.get("interval").and_then(Value::as_str).and_then(|text| text.parse().ok());
         self.calls.draw(&plan.name.clone(), self.session.common.quiet, || self.session.measure(plan))
     }
 }

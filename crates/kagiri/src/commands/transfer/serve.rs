@@ -20,8 +20,18 @@ use crate::exit::{Code, Outcome};
 use crate::{output, stop};
 
 /// Arguments of clients, beside the settings of a transfer.
-const OF_CLIENTS: [&str; 9] =
-    [SETTINGS, "port", "calls_html", "calls_pftrace", "place", "out", "require", "repeat", "seed"];
+const OF_CLIENTS: [&str; 10] = [
+    SETTINGS,
+    "port",
+    "calls_html",
+    "calls_pftrace",
+    "place",
+    "out",
+    "json_lines",
+    "require",
+    "repeat",
+    "seed",
+];
 /// How often it is looked for sessions that have ended.
 const LOOK: Duration = Duration::from_millis(100);
 

@@ -11,7 +11,7 @@ use base::workload::Judgement;
 use httpd::{Server, ServerConfig};
 use mpegts::{ContentSpec, make_file};
 use serde_json::Value;
-use stream::judge::judge;
+use stream::judge::{Players, judge};
 use stream::report::ViewerReport;
 use stream::viewer::part::Viewers;
 use workload::part::{self, Part};
@@ -40,7 +40,7 @@ pub fn hold(settings: &Value) -> Result<(ViewerReport, Judgement), PartError> {
     start(part.as_mut())?;
     wait(part.as_mut());
     let report: ViewerReport = serde_json::from_value(part.stop()?).expect("a report");
-    let judgement = judge(&report);
+    let judgement = judge(&report, Players::Trusted);
     Ok((report, judgement))
 }
 
