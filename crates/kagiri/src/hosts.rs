@@ -97,8 +97,9 @@ impl PlaceArgs {
 pub fn wishes(plan: &Plan) -> Vec<Wish> {
     let placed = plan.variants.iter().flat_map(|variant| variant.place.values()).cloned();
     let enforcing = plan.variants.iter().filter_map(|variant| Some(variant.qos.as_ref()?.hosts()));
+    let tuned = plan.variants.iter().filter_map(|variant| Some(variant.tune.as_ref()?.hosts()));
     let mut all: Vec<Wish> = Vec::new();
-    for wish in placed.chain(enforcing).filter_map(|wish| wish.of_others()) {
+    for wish in placed.chain(enforcing).chain(tuned).filter_map(|wish| wish.of_others()) {
         if !all.contains(&wish) {
             all.push(wish);
         }

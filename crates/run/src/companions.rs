@@ -1,5 +1,5 @@
-//! Parts that accompany each trial beside those of its workload: a policy of `kagiri qos` in force, and the
-//! steps of a lab's links.
+//! Parts that accompany each trial beside those of its workload: a policy of `kagiri qos` in force, the watch
+//! of `kagiri tune` on sockets, and the steps of a lab's links.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,12 @@ use qos::policy::Policy;
 use qos::verdict::Judgement as ClassJudgement;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tune::part::WatchPart;
 use workload::part::{self, Part};
 
 use crate::placed;
 use crate::run_error::RunError;
+use crate::tuning::{self, VariantTunings};
 
 /// The role of a policy in messages and names of parts.
 const QOS: &str = "qos";
@@ -65,6 +67,8 @@ pub struct Beside {
     pub policies: BTreeMap<String, VariantPolicy>,
     /// The lab, and its links with steps.
     pub steps: Option<(String, Vec<SteppingLink>)>,
+    /// By the name of the variant.
+    pub tunings: VariantTunings,
 }
 
 impl VariantPolicy {
@@ -108,13 +112,29 @@ impl Beside {
             ended.into_values().try_for_each(|report| report.map(drop))?;
             checked.push(policy);
         }
+        for variant in self.tunings.keys() {
+            let specs = tuning::settings_parts(&self.tunings, variant, bus)?;
+            let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let prepared = prepare(bus, &specs, &names);
+            let ended = bus.stop(&names);
+            prepared?;
+            ended.into_values().try_for_each(|report| report.map(drop))?;
+        }
         Ok(())
+    }
+
+    /// Parts that set the kernel's settings of a variant; prepared before all others, and stopped last.
+    /// Errors: a host of them is not there.
+    pub(crate) fn settings_of(&self, variant: &str, bus: &dyn Bus) -> Result<Vec<PartSpec>, RunError> {
+        tuning::settings_parts(&self.tunings, variant, bus)
     }
 
     /// What accompanies the trials of a variant.
     /// Errors: a host that is to enforce its policy is not there.
     pub(crate) fn of_variant(&self, variant: &str, bus: &dyn Bus) -> Result<Companions<'_>, RunError> {
         let mut companions = self.of_policy(variant, bus)?;
+        companions.specs.extend(tuning::watch_parts(&self.tunings, variant, bus)?);
         if let Some((lab, links)) = &self.steps {
             let task = LinkStepsTask { lab: lab.clone() };
             companions.specs.push(part::spec::<LinkSteps>(STEPS.to_owned(), HERE, &task)?);
@@ -137,6 +157,15 @@ impl Beside {
     }
 }
 
+/// Places and prepares parts that need no endpoints of others.
+pub(crate) fn prepare(bus: &mut dyn Bus, specs: &[PartSpec], names: &[&str]) -> Result<(), BusError> {
+    if specs.is_empty() {
+        return Ok(());
+    }
+    bus.place(specs.to_vec())?;
+    bus.prepare(names, &Endpoints::new()).map(drop)
+}
+
 /// The parts that accompany a trial.
 pub(crate) struct Companions<'a> {
     specs: Vec<PartSpec>,
@@ -152,11 +181,7 @@ impl Companions<'_> {
     /// Places and prepares them: the policies are in force then.
     pub(crate) fn prepare(&self, bus: &mut dyn Bus) -> Result<(), BusError> {
         let names: Vec<&str> = self.names().collect();
-        if names.is_empty() {
-            return Ok(());
-        }
-        bus.place(self.specs.clone())?;
-        bus.prepare(&names, &Endpoints::new()).map(drop)
+        prepare(bus, &self.specs, &names)
     }
 
     /// Adds what they report to a trial's judgement.
@@ -167,7 +192,8 @@ impl Companions<'_> {
         reports: &BTreeMap<String, Value>,
     ) -> Result<(), PartError> {
         let mut verified = (0, 0);
-        for spec in &self.specs {
+        tuning::add_watches(&self.specs, judgement, reports)?;
+        for spec in self.specs.iter().filter(|spec| spec.kind != WatchPart::KIND) {
             let Some(report) = reports.get(&spec.name) else { continue };
             let what = || format!("the report of {}", spec.name);
             if spec.kind == LinkSteps::KIND {

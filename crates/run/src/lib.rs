@@ -12,3 +12,4 @@ mod run_error;
 mod sampled;
 pub mod search;
 mod trial;
+pub mod tuning;

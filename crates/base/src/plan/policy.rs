@@ -19,9 +19,29 @@ pub struct PolicyWish {
 
 impl PolicyWish {
     pub fn hosts(&self) -> Wish {
-        let hosts = if self.hosts.is_empty() { HERE.to_owned() } else { self.hosts.join(", ") };
-        Wish { hosts, count: None, at_least: None }
+        wish_of(&self.hosts)
     }
+}
+
+/// These hosts, or this one.
+pub(super) fn wish_of(hosts: &[String]) -> Wish {
+    let hosts = if hosts.is_empty() { HERE.to_owned() } else { hosts.join(", ") };
+    Wish { hosts, count: None, at_least: None }
+}
+
+/// Reads a host or a list of hosts; `key` is for messages.
+pub(super) fn read_hosts(key: &str, value: Option<&Value>) -> Result<Vec<String>, PlanError> {
+    let hosts: Vec<String> = match value.cloned() {
+        None => Vec::new(),
+        Some(Value::String(host)) => vec![host],
+        Some(hosts) => serde_json::from_value(hosts).map_err(|_| {
+            PlanError::of_key(key, "expected a list of hosts, as in [\"robot-*\", \"background\"]")
+        })?,
+    };
+    if hosts.iter().any(|host| host.trim().is_empty()) {
+        return Err(PlanError::of_key(key, "a host has no name"));
+    }
+    Ok(hosts)
 }
 
 /// Reads the table `qos`. Without `policy` none is in force, whatever the hosts.
@@ -29,21 +49,15 @@ pub(super) fn wish(table: Map<String, Value>) -> Result<Option<PolicyWish>, Plan
     if let Some(unknown) = table.keys().find(|key| !["policy", "hosts"].contains(&key.as_str())) {
         return Err(PlanError::of_key(&format!("qos.{unknown}"), "unknown key; expected policy or hosts"));
     }
-    let wrong = |key: &str, expected: &str| PlanError::of_key(&format!("qos.{key}"), expected);
-    let hosts = match table.get("hosts").cloned() {
-        None => Vec::new(),
-        Some(Value::String(host)) => vec![host],
-        Some(hosts) => serde_json::from_value(hosts)
-            .map_err(|_| wrong("hosts", "expected a list of hosts, as in [\"robot-*\", \"background\"]"))?,
-    };
-    if hosts.iter().any(|host: &String| host.trim().is_empty()) {
-        return Err(wrong("hosts", "a host has no name"));
-    }
+    let hosts = read_hosts("qos.hosts", table.get("hosts"))?;
     match table.get("policy") {
         None => Ok(None),
         Some(Value::String(policy)) if !policy.trim().is_empty() => {
             Ok(Some(PolicyWish { policy: policy.clone(), hosts }))
         }
-        Some(_) => Err(wrong("policy", "expected the file of a policy, as in \"qos/robots.toml\"")),
+        Some(_) => {
+            let expected = "expected the file of a policy, as in \"qos/robots.toml\"";
+            Err(PlanError::of_key("qos.policy", expected))
+        }
     }
 }

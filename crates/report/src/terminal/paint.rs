@@ -65,7 +65,7 @@ impl Style {
 
     /// Lines no wider than the terminal, the first after `lead`, the others under its end. `lead` holds no
     /// wide characters.
-    pub(super) fn wrapped(&self, lead: &str, text: &str) -> String {
+    pub fn wrapped(&self, lead: &str, text: &str) -> String {
         let indent = lead.chars().count();
         let width = self.columns().saturating_sub(indent).max(20);
         let mut table = Table::new();
