@@ -37,8 +37,8 @@ pub struct Log {
     segments: u32,
     /// Whether what is on the disk is unknown.
     broken: bool,
-    /// What of the index was lost, and was in its copy.
-    recovered: Option<String>,
+    /// What of the index or its copy was damaged when it was opened, and was written again from the other.
+    repaired: Option<String>,
 }
 
 pub fn index_path(folder: &Path) -> PathBuf {
@@ -80,13 +80,13 @@ impl Log {
             segment_bytes,
             segments,
             broken: false,
-            recovered: None,
+            repaired: None,
         })
     }
 
     pub fn open(folder: &Path) -> Result<(Self, Replayed)> {
         let path = index_path(folder);
-        let Best { replayed, files, recovered } = best(folder)?;
+        let Best { replayed, files, repaired } = best(folder)?;
         let (segment_bytes, segments) = (replayed.segment_bytes, replayed.segments);
         let (files, records, len_bytes, next_sequence) = match files {
             Some(files) => {
@@ -120,14 +120,14 @@ impl Log {
             segment_bytes,
             segments,
             broken,
-            recovered,
+            repaired,
         };
         Ok((log, replayed))
     }
 
-    /// What of the index was lost and was taken from its copy when it was opened.
-    pub fn recovered(&self) -> Option<&str> {
-        self.recovered.as_deref()
+    /// What of the index or its copy was damaged when it was opened, and was written again from the other.
+    pub fn repaired(&self) -> Option<&str> {
+        self.repaired.as_deref()
     }
 
     pub fn next_sequence(&self) -> u64 {
@@ -217,51 +217,72 @@ struct Best {
     replayed: Replayed,
     /// Both, if they have the same records; else they are to be written anew.
     files: Option<[File; 2]>,
-    recovered: Option<String>,
+    repaired: Option<String>,
+}
+
+impl Best {
+    /// What one of the two says, from which both are written anew.
+    fn of_one(opened: Opened, repaired: Option<String>) -> Self {
+        Self { replayed: opened.replayed, files: None, repaired }
+    }
+
+    fn of_copy(copy: Opened, what: &str) -> Self {
+        Self::of_one(copy, Some(format!("{what}; all files were recovered from the copy of the index")))
+    }
+
+    fn of_index(index: Opened, what: &str) -> Self {
+        Self::of_one(index, Some(format!("{what}; no file was lost, and the copy was written again")))
+    }
+
+    /// The one that has more records, where neither is damaged.
+    fn of_both(index: Opened, copy: Opened) -> Self {
+        let (ours, theirs) = (index.replayed.next_sequence, copy.replayed.next_sequence);
+        if index.whole() == copy.whole() {
+            let files = Some([index.file, copy.file]);
+            return Self { replayed: index.replayed, files, repaired: None };
+        }
+        if theirs > ours {
+            return Self::of_copy(copy, &format!("the index ended after record {}", index.replayed.records));
+        }
+        // A program that ends between the two writes of a record leaves the copy without the last one.
+        if theirs + 1 == ours && index.whole().starts_with(copy.whole()) {
+            return Self::of_one(index, None);
+        }
+        let records = copy.replayed.records;
+        Self::of_index(index, &format!("the copy of the index differed from it after record {records}"))
+    }
 }
 
 /// The one of the index and its copy that has more; a damaged one is left out if the other is whole.
 /// Errors: [`PoolError::Missing`], [`PoolError::Damaged`], or the disk's.
 fn best(folder: &Path) -> Result<Best> {
-    let [index, copy] = paths(folder).map(|path| read(&path));
-    let alone = |opened: Opened, recovered: Option<String>| {
-        Ok(Best { replayed: opened.replayed, files: None, recovered })
-    };
-    match (index, copy) {
+    match paths(folder).map(|path| read(&path)).into() {
         (Ok(None), Ok(None)) => Err(PoolError::Missing { path: folder.to_path_buf() }),
-        (Ok(Some(index)), Ok(Some(copy))) => {
-            let (ours, theirs) = (index.replayed.next_sequence, copy.replayed.next_sequence);
-            if theirs > ours {
-                let records = index.replayed.records;
-                return alone(copy, Some(format!("its index ended after record {records}")));
-            }
-            match index.whole() == copy.whole() {
-                true => {
-                    let files = Some([index.file, copy.file]);
-                    Ok(Best { replayed: index.replayed, files, recovered: None })
-                }
-                false => alone(index, None),
-            }
-        }
-        // Of an older version of this program.
-        (Ok(Some(index)), Ok(None)) => alone(index, None),
-        (Ok(None), Ok(Some(copy))) => alone(copy, Some("its index was missing".to_owned())),
+        (Ok(Some(index)), Ok(Some(copy))) => Ok(Best::of_both(index, copy)),
+        (Ok(Some(index)), Ok(None)) => Ok(Best::of_index(index, "the copy of the index was missing")),
+        (Ok(None), Ok(Some(copy))) => Ok(Best::of_copy(copy, "the index was missing")),
         // What is behind the last whole record of the other one may be in the damaged one only.
-        (Err(PoolError::Damaged { record, .. }), Ok(Some(copy))) if copy.is_whole() => {
-            alone(copy, Some(format!("record {record} of its index was damaged")))
+        (Err(error), Ok(Some(copy))) if copy.is_whole() => {
+            let damage = damage(&error).ok_or(error)?;
+            Ok(Best::of_copy(copy, &format!("the index {damage}")))
         }
-        (Ok(Some(index)), Err(PoolError::Damaged { .. })) if index.is_whole() => alone(index, None),
-        (Err(error), Ok(Some(copy))) if is_unreadable(&error) && copy.is_whole() => {
-            alone(copy, Some("its index could not be read".to_owned()))
+        (Ok(Some(index)), Err(error)) if index.is_whole() => {
+            let damage = damage(&error).ok_or(error)?;
+            Ok(Best::of_index(index, &format!("the copy of the index {damage}")))
         }
-        (Ok(Some(index)), Err(error)) if is_unreadable(&error) && index.is_whole() => alone(index, None),
         (Err(error), _) | (_, Err(error)) => Err(error),
     }
 }
 
-/// Whether the disk could not read a file.
-fn is_unreadable(error: &PoolError) -> bool {
-    matches!(error, PoolError::Io { source, .. } if source.raw_os_error() == Some(libc::EIO))
+/// What is wrong with one of the two, if the other can replace it.
+fn damage(error: &PoolError) -> Option<String> {
+    match error {
+        PoolError::Damaged { record, .. } => Some(format!("was damaged in record {record}")),
+        PoolError::Io { source, .. } if source.raw_os_error() == Some(libc::EIO) => {
+            Some("could not be read".to_owned())
+        }
+        _ => None,
+    }
 }
 
 impl Opened {

@@ -169,9 +169,10 @@ impl Pool {
         Ok(pool)
     }
 
-    /// What of the index was lost, and was taken from its copy when the pool was opened; `None`: nothing.
-    pub fn recovered(&self) -> Option<String> {
-        locked(&self.0.log).recovered().map(str::to_owned)
+    /// What of the index or its copy was damaged when the pool was opened, and was written again from the other;
+    /// `None`: nothing.
+    pub fn repaired(&self) -> Option<String> {
+        locked(&self.0.log).repaired().map(str::to_owned)
     }
 
     pub fn folder(&self) -> &Path {

@@ -53,7 +53,7 @@ fn film_whose_index_record_is_torn_is_served_from_the_copy_or_refused_with_the_r
     std::fs::write(folder.join("index"), &index[..index.len() - 3]).unwrap();
     let (live, address) = serve(&world, &["--upload"]);
     let said = live.stderr();
-    assert!(said.contains("recovered from its copy; see to the disk"), "{said}");
+    assert!(said.contains("recovered from the copy of the index; check the disk"), "{said}");
     assert_eq!(ask(&address, "GET", "/film.ts", b""), (200, b"a film".to_vec()));
     stop(live);
     // No server serves half a pool: its films would be missing without an error.
@@ -131,7 +131,7 @@ fn pool_is_made_once_and_served_ever_after() {
     // What one of the two copies of the index lost is in the other.
     std::fs::write(world.path("films/.kagiri-pool/index"), "nonsense\n").unwrap();
     let (live, address) = serve(&world, &["--upload", "--pool", "64MiB"]);
-    assert!(live.stderr().contains("recovered from its copy"), "{}", live.stderr());
+    assert!(live.stderr().contains("recovered from the copy of the index"), "{}", live.stderr());
     assert!(ask(&address, "GET", "/film.ts", b"").1 == content);
     stop(live);
     for name in ["index", "index.copy"] {

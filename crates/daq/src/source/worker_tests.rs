@@ -94,19 +94,24 @@ fn stop_clears_queue_and_batch() {
 }
 
 #[test]
-fn clock_answer_tells_when_the_probe_arrived_however_late_it_is_read() {
+fn clock_answer_has_the_arrival_of_the_probe_however_late_it_is_read() {
     let mut group = group(4);
     let builder = UdpSocket::bind("127.0.0.1:0").unwrap();
     builder.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let at = ("127.0.0.1", group.context.udp_port);
-    builder.send_to(&order(Kind::Sync, 5, 0, SOURCES).encode(), at).unwrap();
     let late_ns = 20_000_000;
-    std::thread::sleep(Duration::from_nanos(late_ns));
-    group.read_udp();
-    let mut bytes = [0; HEADER_BYTES_MAX];
-    let length = builder.recv(&mut bytes).unwrap();
-    let (answer, _) = FragmentHeader::decode(&bytes[..length]).unwrap();
-    assert_eq!((answer.kind, answer.event), (Kind::Sync, 5));
-    // It was read after the sleep, and arrived before.
-    assert!(answer.order_received_ns + late_ns <= answer.sent_ns, "{answer:?}");
+    // The kernel begins to stamp arrivals a moment after the first socket asks for it, and gives a datagram that
+    // came before the time of its reading: socket(7).
+    let has_arrival = (0..50).any(|event| {
+        builder.send_to(&order(Kind::Sync, event, 0, SOURCES).encode(), at).unwrap();
+        std::thread::sleep(Duration::from_nanos(late_ns));
+        group.read_udp();
+        let mut bytes = [0; HEADER_BYTES_MAX];
+        let length = builder.recv(&mut bytes).unwrap();
+        let (answer, _) = FragmentHeader::decode(&bytes[..length]).unwrap();
+        assert_eq!((answer.kind, answer.event), (Kind::Sync, event));
+        // It was read after the sleep, and arrived before.
+        answer.order_received_ns + late_ns <= answer.sent_ns
+    });
+    assert!(has_arrival, "each of 50 answers has the time at which its probe was read");
 }

@@ -24,9 +24,14 @@ const DELIVERED_MAX: f64 = 1.35;
 const HELD_MIN: f64 = 0.1;
 /// Share of the capacity that bulk has at least while it is held.
 const HELD_LEAST: f64 = 0.25;
-/// Time from one search to the next, and from one that a message ended to the next, in nanoseconds.
+/// Time from one search to the next while the capacity is steady and while it changes, and from one that a
+/// message ended to the next, in nanoseconds.
 const SEARCH_EVERY_NS: u64 = 10_000_000_000;
+const SEARCH_EVERY_CHANGING_NS: u64 = 2_000_000_000;
 const AGAIN_AFTER_NS: u64 = 1_000_000_000;
+/// The capacity counts as changing for this time after it differed by more than this share of what it was.
+const CHANGING_NS: u64 = 60_000_000_000;
+const CHANGED_SHARE: f64 = 0.2;
 /// A search takes no longer; bulk does not use its rate then.
 const SEARCH_NS: u64 = 1_000_000_000;
 /// Searches in a row that messages may end.
@@ -44,6 +49,31 @@ pub struct Hold {
     ended: u32,
     /// A search found more, and the law is to find how much.
     is_released: bool,
+    changes: Changes,
+}
+
+/// Whether the capacity has changed of late, such as that of a radio link.
+#[derive(Debug, Clone, Copy, Default)]
+struct Changes {
+    /// The capacity after the last change, in bit/s.
+    reference: Option<f64>,
+    last_ns: Option<u64>,
+}
+
+impl Changes {
+    fn confirmed(&mut self, now_ns: u64, capacity: f64) {
+        let reference = *self.reference.get_or_insert(capacity);
+        if (capacity - reference).abs() > CHANGED_SHARE * reference {
+            *self = Self { reference: Some(capacity), last_ns: Some(now_ns) };
+        }
+    }
+
+    fn search_every_ns(&self, now_ns: u64) -> u64 {
+        match self.last_ns.is_some_and(|last| now_ns.saturating_sub(last) < CHANGING_NS) {
+            true => SEARCH_EVERY_CHANGING_NS,
+            false => SEARCH_EVERY_NS,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -78,9 +108,15 @@ enum Bound {
 }
 
 impl Hold {
-    /// A queue showed the capacity.
-    pub fn confirmed(&mut self, now_ns: u64) {
-        *self = Self { confirmed_ns: now_ns, ..Self::default() };
+    /// A queue showed this capacity, in bit/s.
+    pub fn confirmed(&mut self, now_ns: u64, capacity: f64) {
+        self.changes.confirmed(now_ns, capacity);
+        self.unchanged(now_ns);
+    }
+
+    /// The capacity is what was known.
+    fn unchanged(&mut self, now_ns: u64) {
+        *self = Self { confirmed_ns: now_ns, changes: self.changes, ..Self::default() };
     }
 
     fn bound(&mut self, tick: Tick) -> Bound {
@@ -88,8 +124,9 @@ impl Hold {
         if self.is_released {
             return Bound::Free;
         }
+        let every_ns = self.changes.search_every_ns(now_ns);
         let Some(search) = self.search else {
-            if now_ns.saturating_sub(self.confirmed_ns) < SEARCH_EVERY_NS || tick.is_urgent_active {
+            if now_ns.saturating_sub(self.confirmed_ns) < every_ns || tick.is_urgent_active {
                 return Bound::Held;
             }
             self.search = Some(Search { begun_ns: now_ns, capacity });
@@ -100,17 +137,17 @@ impl Hold {
             return Bound::Free;
         }
         if tick.is_queue {
-            self.confirmed(now_ns);
+            self.unchanged(now_ns);
             return Bound::Confirmed;
         }
         if tick.is_urgent_active && self.ended < ENDED_MAX {
             self.search = None;
             self.ended += 1;
-            self.confirmed_ns = now_ns.saturating_sub(SEARCH_EVERY_NS - AGAIN_AFTER_NS);
+            self.confirmed_ns = now_ns.saturating_sub(every_ns - AGAIN_AFTER_NS);
             return Bound::Held;
         }
         if now_ns.saturating_sub(search.begun_ns) > SEARCH_NS {
-            self.confirmed(now_ns);
+            self.unchanged(now_ns);
             return Bound::Held;
         }
         Bound::Searching
@@ -167,7 +204,8 @@ impl Law {
             Bound::Free => return state,
             Bound::Searching => {
                 self.bulk = (self.bulk + SEARCH_STEP * self.capacity).max(link);
-                self.growth = GROWTH_START;
+                // If it finds more, bulk grows on at this pace.
+                self.growth = SEARCH_STEP;
                 return State::Growing;
             }
             Bound::Held | Bound::Confirmed => self.bulk = self.bulk.min(room),
@@ -210,7 +248,7 @@ mod tests {
 
     fn searching() -> Hold {
         let mut hold = Hold::default();
-        hold.confirmed(0);
+        hold.confirmed(0, 20e6);
         assert_eq!([hold.bound(at(9.9)), hold.bound(at(10.0))], [Bound::Held, Bound::Searching]);
         hold
     }
@@ -224,11 +262,26 @@ mod tests {
         let mut hold = searching();
         assert_eq!(hold.bound(Tick { delivered: 22e6, ..at(10.1) }), Bound::Free);
         assert_eq!(hold.bound(at(30.0)), Bound::Free, "until a queue shows how much");
-        hold.confirmed(30_000_000_000);
+        hold.confirmed(30_000_000_000, 20e6);
         assert_eq!(hold.bound(at(30.1)), Bound::Held);
         // Bulk does not use its rate.
         let mut hold = searching();
         assert_eq!([hold.bound(at(11.0)), hold.bound(at(11.1))], [Bound::Searching, Bound::Held]);
+    }
+
+    #[test]
+    fn search_is_made_more_often_while_the_capacity_changes() {
+        let mut hold = Hold::default();
+        hold.confirmed(0, 20e6);
+        hold.confirmed(1_000_000_000, 17e6);
+        assert_eq!(hold.bound(at(10.9)), Bound::Held, "that is no change");
+        hold.confirmed(11_000_000_000, 15e6);
+        assert_eq!([hold.bound(at(12.9)), hold.bound(at(13.0))], [Bound::Held, Bound::Searching]);
+        // It finds nothing; the next is made as soon.
+        assert_eq!(hold.bound(Tick { is_queue: true, ..at(13.1) }), Bound::Confirmed);
+        assert_eq!([hold.bound(at(15.0)), hold.bound(at(15.2))], [Bound::Held, Bound::Searching]);
+        hold.confirmed(70_000_000_000, 15e6);
+        assert_eq!([hold.bound(at(79.9)), hold.bound(at(80.0))], [Bound::Held, Bound::Searching]);
     }
 
     #[test]

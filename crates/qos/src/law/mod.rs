@@ -341,7 +341,7 @@ impl Law {
         };
         self.capacity = episode.estimate(self.capacity, sending, queue_s, seen.base_s, dt_s);
         self.confirmed = Some(self.capacity);
-        self.hold.confirmed(now_ns);
+        self.hold.confirmed(now_ns, self.capacity);
         self.growth = GROWTH_START;
         let (before, is_foreign) = (episode.bulk_before, episode.is_foreign());
         if is_foreign {

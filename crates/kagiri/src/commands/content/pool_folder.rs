@@ -20,11 +20,8 @@ pub fn open(dir: &Path, size: Option<ByteSize>) -> Result<Option<Pool>, Failure>
         (Err(PoolError::Missing { .. }), Some(size)) => return create(dir, &folder, size).map(Some),
         (opened, _) => opened.map_err(Failure::of_named)?,
     };
-    if let Some(lost) = pool.recovered() {
-        output::say(&format!(
-            "{}: {lost}; all files were recovered from its copy; see to the disk",
-            folder.display()
-        ));
+    if let Some(what) = pool.repaired() {
+        output::say(&format!("{}: {what}; check the disk", folder.display()));
     }
     let is_other =
         |size: ByteSize| size.bytes() / pool.segment_bytes() != pool.total_bytes() / pool.segment_bytes();
