@@ -44,7 +44,7 @@ impl BufferShares {
 /// `None`: no connection was busy.
 pub fn buffer_shares(seen: &Observation) -> Option<BufferShares> {
     let busy: Vec<&SocketUse> = busy(seen).collect();
-    let sum = |of: fn(&SocketUse) -> u64| busy.iter().map(|socket| of(socket)).sum();
+    let sum = |of: fn(&SocketUse) -> u64| busy.iter().map(|socket| of(socket)).sum::<u64>();
     (!busy.is_empty()).then(|| BufferShares {
         connections: busy.len(),
         busy_us: sum(|socket| socket.busy_us),

@@ -149,13 +149,13 @@ impl Set {
         output::say(&format!("Set for {length}; Ctrl-C or 'kagiri tune undo' restores the values before"));
         let begun = Instant::now();
         let deadline = Deadline::after(length.duration());
-        let mut told: Vec<&str> = Vec::new();
+        let mut named: Vec<&str> = Vec::new();
         let mut guarded = Ok(());
         while guarded.is_ok() && !stop.load(Ordering::Relaxed) && deadline.pause(LOOK_EVERY) {
-            for (name, now) in changes.changed_by_others(kernel).filter(|(name, _)| !told.contains(name)) {
+            for (name, now) in changes.changed_by_others(kernel).filter(|(name, _)| !named.contains(name)) {
                 output::say(&format!("{name}: another program has set it to {now}; it will be left alone"));
             }
-            told = changes.changed_by_others(kernel).map(|(name, _)| name).collect();
+            named = changes.changed_by_others(kernel).map(|(name, _)| name).collect();
             if !guardian.is_running() {
                 guarded = start_guardian("tune", &journal).map(|new| guardian = new);
             }

@@ -245,8 +245,7 @@ mod tests {
     use super::*;
 
     fn answer(conclusion: Conclusion, count: usize) -> Answer {
-        let goal =
-            Goal { name: "response_p99_ms".into(), unit: "ms", better: Better::Lower, guards: Vec::new() };
+        let goal = Goal { name: "response_p99_ms".into(), better: Better::Lower, guards: Vec::new() };
         let diagnosis = Diagnosis {
             sndbuf_limited_ratio: Some(0.003),
             rwnd_limited_ratio: Some(0.0),

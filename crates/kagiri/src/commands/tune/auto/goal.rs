@@ -31,7 +31,6 @@ const GUARDS: [&str; 6] = [
 #[derive(Debug, Clone, PartialEq)]
 pub struct Goal {
     pub name: String,
-    pub unit: &'static str,
     pub better: Better,
     /// Other metrics that are compared.
     pub guards: Vec<(&'static str, Better)>,
@@ -46,11 +45,11 @@ impl Goal {
         let guards = specs.iter().filter(|spec| GUARDS.contains(&spec.name) && spec.name != name);
         let guards = guards.filter_map(|spec| Some((spec.name, direction(spec)?))).collect();
         if name == CAPACITY {
-            return Ok(Self { name: name.to_owned(), unit: "", better: Better::Higher, guards });
+            return Ok(Self { name: name.to_owned(), better: Better::Higher, guards });
         }
         let spec = specs.iter().find(|spec| spec.name == name);
-        match spec.and_then(|spec| Some((spec, direction(spec)?))) {
-            Some((spec, better)) => Ok(Self { name: name.to_owned(), unit: spec.unit, better, guards }),
+        match spec.and_then(direction) {
+            Some(better) => Ok(Self { name: name.to_owned(), better, guards }),
             None => {
                 let usable = specs.iter().filter(|spec| direction(spec).is_some());
                 let names: Vec<&str> = usable.map(|spec| spec.name).chain([CAPACITY]).collect();
