@@ -86,8 +86,9 @@ pub(super) fn backlog(counters: &Counters, values: &Values) -> Option<Statement>
 /// Received data of TCP that found no room.
 pub(super) fn receive_queue(counters: &Counters, values: &Values) -> Option<Statement> {
     let names = ["PruneCalled", "RcvPruned", "TCPRcvQDrop", "TCPBacklogDrop"];
-    let grown =
-        |name: &&str| counters.get("TcpExt", name).filter(|value| *value > 0).map(|value| (*name, value));
+    let grown = |name: &&'static str| {
+        counters.get("TcpExt", name).filter(|value| *value > 0).map(|value| (*name, value))
+    };
     let seen: Vec<(&str, u64)> = names.iter().filter_map(grown).collect();
     if seen.is_empty() {
         return None;
