@@ -114,7 +114,7 @@ impl Changes {
     /// Leaves all as they are now.
     /// Errors: the journal cannot be written; those that are not kept are restored.
     pub fn keep(self) -> Result<Vec<Ended>, Failure> {
-        let keep = |one: Changed| {
+        let keep = |one: Changed| -> Result<Ended, Failure> {
             let (setting, value, before) = (one.setting, one.value, one.sysctl.original().to_owned());
             one.sysctl.keep()?;
             let outcome = if before == value { State::Unchanged } else { State::Kept };

@@ -73,7 +73,7 @@ pub fn running() -> anyhow::Result<Vec<Record>> {
 /// Errors: another process has set one of them.
 pub fn lock(assignments: &[Assignment]) -> Result<Vec<RecordLock>, Failure> {
     let namespace = own_namespace()?;
-    let take = |one: &Assignment| {
+    let take = |one: &Assignment| -> Result<RecordLock, Failure> {
         let name = one.setting.name;
         match records().try_lock(&format!("{namespace}-{name}"))? {
             Some(lock) => Ok(lock),

@@ -11,7 +11,7 @@ use tune::trials::{Comparison, Verdict};
 use super::super::COLUMNS;
 use super::goal::Goal;
 
-const NAME_COLUMNS: usize = 34;
+const NAME_COLUMNS: usize = 28;
 
 /// What was decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
