@@ -168,7 +168,6 @@ fn is_plain(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::catalogue::find;
 
     fn check(name: &str, value: &str) -> Result<String, String> {
