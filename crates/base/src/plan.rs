@@ -17,21 +17,30 @@
 //! policy = "qos/robots.toml"
 //! hosts = ["robots"]
 //!
+//! [tune]                       # kernel settings meanwhile, and hosts that are watched; none, unless said
+//! hosts = ["nas"]
+//!
 //! [[variant]]
 //! name = "nginx"
 //! stream.server.kind = "nginx"    # what differs
 //! place.server = "nas-2"
+//! tune.settings.tcp_slow_start_after_idle = 0
 //! ```
 
 mod policy;
+mod tuning;
+mod variant;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use self::variant::{Shared, variant, wishes};
+
 pub use self::policy::PolicyWish;
+pub use self::tuning::TuningWish;
 use crate::objective::Objective;
-use crate::placement::{Wish, Wishes};
+use crate::placement::Wishes;
 pub use crate::plan_error::PlanError;
 use crate::units::Span;
 
@@ -53,6 +62,9 @@ pub struct Variant {
     /// The policy of `kagiri qos` that is in force while it is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos: Option<PolicyWish>,
+    /// Settings of the kernel's network that it is measured with, and the hosts that are watched meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tune: Option<TuningWish>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -154,11 +166,13 @@ struct Head {
     #[serde(default)]
     qos: Map<String, Value>,
     #[serde(default)]
+    tune: Map<String, Value>,
+    #[serde(default)]
     variant: Vec<Map<String, Value>>,
 }
 
-const HEAD_KEYS: [&str; 10] =
-    ["schema", "name", "workload", "repeats", "seed", "require", "lab", "place", "qos", "variant"];
+const HEAD_KEYS: [&str; 11] =
+    ["schema", "name", "workload", "repeats", "seed", "require", "lab", "place", "qos", "tune", "variant"];
 
 fn one<T: From<u8>>() -> T {
     1.into()
@@ -167,6 +181,7 @@ fn one<T: From<u8>>() -> T {
 impl Plan {
     /// A plan of one variant with these (resolved) settings, measured once, with nothing required.
     pub fn of_one(workload: &str, name: impl Into<String>, variant: &str, settings: Value) -> Self {
+        let place = Wishes::new();
         Self {
             schema: SCHEMA,
             name: name.into(),
@@ -175,7 +190,7 @@ impl Plan {
             seed: one(),
             require: Vec::new(),
             lab: None,
-            variants: vec![Variant { name: variant.to_owned(), settings, place: Wishes::new(), qos: None }],
+            variants: vec![Variant { name: variant.to_owned(), settings, place, qos: None, tune: None }],
         }
     }
 
@@ -205,6 +220,9 @@ impl Plan {
                 let mut table = json!({ "name": variant.name, &self.workload: settings, "place": place });
                 if let Some(qos) = &variant.qos {
                     table["qos"] = json!(qos);
+                }
+                if let Some(tune) = &variant.tune {
+                    table["tune"] = json!(tune);
                 }
                 table
             })
@@ -245,12 +263,13 @@ impl Plan {
         }
         let mut variants = Vec::new();
         for overlay in head.variant {
-            let below = Shared { settings: &shared, place: &head.place, qos: &head.qos };
+            let below = Shared { settings: &shared, place: &head.place, qos: &head.qos, tune: &head.tune };
             variants.push(variant(overlay, below, &head.workload, variants.len())?);
         }
         if variants.is_empty() {
             let (place, qos) = (wishes(head.place)?, policy::wish(head.qos)?);
-            variants.push(Variant { name: "default".into(), settings: shared, place, qos });
+            let tune = tuning::wish(head.tune)?;
+            variants.push(Variant { name: "default".into(), settings: shared, place, qos, tune });
         }
         for variant in &mut variants {
             let resolved = resolve(&head.workload, variant.settings.take());
@@ -284,65 +303,6 @@ fn check_head(head: &Head) -> Result<(), PlanError> {
         text.parse::<Objective>().map_err(|error| PlanError::of_key("require", error))?;
     }
     Ok(())
-}
-
-/// What the variants of a plan have in common.
-#[derive(Clone, Copy)]
-struct Shared<'a> {
-    settings: &'a Value,
-    place: &'a Map<String, Value>,
-    qos: &'a Map<String, Value>,
-}
-
-/// One `[[variant]]`: its name, and its settings, places and policy laid over the shared ones.
-fn variant(
-    mut overlay: Map<String, Value>,
-    shared: Shared<'_>,
-    workload: &str,
-    index: usize,
-) -> Result<Variant, PlanError> {
-    let name = match overlay.shift_remove("name") {
-        Some(Value::String(name)) if !name.trim().is_empty() => name,
-        Some(_) => {
-            return Err(PlanError::of_key(
-                "variant.name",
-                "a variant's name must be a text that is not empty",
-            ));
-        }
-        None => format!("variant {}", index + 1),
-    };
-    let difference = overlay.shift_remove(workload);
-    let (mut place, mut qos) = (shared.place.clone(), shared.qos.clone());
-    match overlay.shift_remove("place") {
-        Some(Value::Object(own)) => place.extend(own),
-        Some(_) => return Err(PlanError::of_key("place", "expected a table of roles and hosts")),
-        None => {}
-    }
-    match overlay.shift_remove("qos") {
-        Some(Value::Object(own)) => qos.extend(own),
-        Some(_) => return Err(PlanError::of_key("qos", "expected a table with policy and hosts")),
-        None => {}
-    }
-    if let Some(unknown) = overlay.keys().next() {
-        let problem = format!("unknown key in variant '{name}'; expected name, place, qos or {workload}");
-        return Err(PlanError::of_key(unknown, problem));
-    }
-    let mut settings = shared.settings.clone();
-    if let Some(difference) = difference {
-        lay_over(&mut settings, difference);
-    }
-    Ok(Variant { name, settings, place: wishes(place)?, qos: policy::wish(qos)? })
-}
-
-fn wishes(table: Map<String, Value>) -> Result<Wishes, PlanError> {
-    let read = |(role, value): (String, Value)| {
-        let expected = "expected the hosts as a text, or { hosts = ..., count = ..., at_least = ... }";
-        match serde_json::from_value::<Wish>(value) {
-            Ok(wish) => Ok((role, wish)),
-            Err(_) => Err(PlanError::of_key(&format!("place.{role}"), expected)),
-        }
-    };
-    table.into_iter().map(read).collect()
 }
 
 /// Lay one tree of settings over another: tables merge key by key, everything else is replaced.

@@ -99,8 +99,10 @@ pub fn wishes(plan: &Plan) -> Vec<Wish> {
     let policies = || plan.variants.iter().filter_map(|variant| variant.qos.as_ref());
     let enforcing = policies().map(|qos| qos.hosts());
     let coordinating = policies().filter_map(|qos| qos.coordinator());
+    let tuned = plan.variants.iter().filter_map(|variant| Some(variant.tune.as_ref()?.hosts()));
     let mut all: Vec<Wish> = Vec::new();
-    for wish in placed.chain(enforcing).chain(coordinating).filter_map(|wish| wish.of_others()) {
+    let wishes = placed.chain(enforcing).chain(coordinating).chain(tuned);
+    for wish in wishes.filter_map(|wish| wish.of_others()) {
         if !all.contains(&wish) {
             all.push(wish);
         }

@@ -34,7 +34,7 @@ use crate::leftovers::clean_leftovers;
 use crate::placement_check::{self, Places};
 use crate::progress::{Progress, Shown};
 use crate::stop::stop_flag;
-use crate::{hosts, output, policies};
+use crate::{hosts, output, policies, tunings};
 
 /// Facts about this host, and the text of the plan's lab file.
 fn run_environment(plan: &Plan) -> BTreeMap<String, Value> {
@@ -120,7 +120,17 @@ impl Session {
 
     /// Measures a plan and stores the run without printing the result.
     pub fn measure(&mut self, plan: &Plan, common: &MeasureArgs) -> Result<Run, Failure> {
-        let (run, failure) = self.make_run(plan, common, &HostArgs::default())?;
+        self.measure_on(plan, common, &HostArgs::default())
+    }
+
+    /// [`Self::measure`] on several hosts.
+    pub fn measure_on(
+        &mut self,
+        plan: &Plan,
+        common: &MeasureArgs,
+        hosts: &HostArgs,
+    ) -> Result<Run, Failure> {
+        let (run, failure) = self.make_run(plan, common, hosts)?;
         failure.map_or(Ok(run), |failure| Err(run_failure(failure)))
     }
 
@@ -183,7 +193,8 @@ impl Session {
 /// The policies of a plan's variants, and the steps of its lab's links.
 fn beside(plan: &Plan, hosts: &HostArgs) -> Result<Beside, Failure> {
     let policies = policies::of_plan(plan, hosts)?;
-    let Some(name) = &hosts.lab else { return Ok(Beside { policies, steps: None }) };
+    let tunings = tunings::of_plan(plan, hosts)?;
+    let Some(name) = &hosts.lab else { return Ok(Beside { policies, steps: None, tunings }) };
     let links = State::read(&hosts::lab_dir(name)?)?.map(|state| state.links).unwrap_or_default();
     let stepping = links.iter().filter(|link| !link.steps.is_empty());
     let stepping: Vec<SteppingLink> = stepping
@@ -193,7 +204,7 @@ fn beside(plan: &Plan, hosts: &HostArgs) -> Result<Beside, Failure> {
         })
         .collect();
     let steps = (!stepping.is_empty()).then(|| (name.clone(), stepping));
-    Ok(Beside { policies, steps })
+    Ok(Beside { policies, steps, tunings })
 }
 
 /// The local bus, or the fleet's if the plan names other hosts.
@@ -252,6 +263,7 @@ pub fn check_plan(plan: &Plan, hosts: &HostArgs, places: Places) -> Result<(), F
     let workload = BUILT_IN.workload(&plan.workload).map_err(Failure::usage)?;
     engine::configure(plan, workload).map_err(run_failure)?;
     policies::of_plan(plan, hosts)?;
+    tunings::of_plan(plan, hosts)?;
     placement_check::check(hosts, plan, places)
 }
 

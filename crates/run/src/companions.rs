@@ -1,5 +1,5 @@
 //! Parts that accompany each trial beside those of its workload: a policy of `kagiri qos` in force, the
-//! coordinator of its hosts, and the steps of a lab's links.
+//! coordinator of its hosts, the watch of `kagiri tune` on sockets, and the steps of a lab's links.
 
 mod doubt;
 mod policy_table;
@@ -20,10 +20,12 @@ use qos::part::coordinator::{CoordinatorPart, CoordinatorReport, CoordinatorTask
 use qos::part::{PolicyPart, PolicyReport, PolicyTask};
 use qos::policy::Policy;
 use serde_json::{Value, json};
+use tune::part::WatchPart;
 use workload::part::{self, Part};
 
 use crate::placed;
 use crate::run_error::RunError;
+use crate::tuning::{self, VariantTunings};
 use doubt::CompanionDoubt;
 
 /// The role of a policy in messages and names of parts.
@@ -73,6 +75,8 @@ pub struct Beside {
     pub policies: BTreeMap<String, VariantPolicy>,
     /// The lab, and its links with steps.
     pub steps: Option<(String, Vec<SteppingLink>)>,
+    /// By the name of the variant.
+    pub tunings: VariantTunings,
 }
 
 impl VariantPolicy {
@@ -117,13 +121,29 @@ impl Beside {
             ended.into_values().try_for_each(|report| report.map(drop))?;
             checked.push(policy);
         }
+        for variant in self.tunings.keys() {
+            let specs = tuning::settings_parts(&self.tunings, variant, bus)?;
+            let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let prepared = prepare(bus, &specs, &names, &Endpoints::new());
+            let ended = bus.stop(&names);
+            prepared?;
+            ended.into_values().try_for_each(|report| report.map(drop))?;
+        }
         Ok(())
+    }
+
+    /// Parts that set the kernel's settings of a variant; prepared before all others, and stopped last.
+    /// Errors: a host of them is not there.
+    pub(crate) fn settings_of(&self, variant: &str, bus: &dyn Bus) -> Result<Vec<PartSpec>, RunError> {
+        tuning::settings_parts(&self.tunings, variant, bus)
     }
 
     /// What accompanies the trials of a variant.
     /// Errors: a host that is to enforce its policy is not there.
     pub(crate) fn of_variant(&self, variant: &str, bus: &dyn Bus) -> Result<Companions<'_>, RunError> {
         let mut companions = self.of_policy(variant, bus)?;
+        companions.specs.extend(tuning::watch_parts(&self.tunings, variant, bus)?);
         if let Some((lab, links)) = &self.steps {
             let task = LinkStepsTask { lab: lab.clone() };
             companions.specs.push(part::spec::<LinkSteps>(STEPS.to_owned(), HERE, &task)?);
@@ -165,6 +185,20 @@ fn one_host(key: &str, wish: &Wish, bus: &dyn Bus) -> Result<String, RunError> {
     }
 }
 
+/// Places and prepares parts, which get the endpoints of these peers.
+pub(crate) fn prepare(
+    bus: &mut dyn Bus,
+    specs: &[PartSpec],
+    names: &[&str],
+    peers: &Endpoints,
+) -> Result<(), BusError> {
+    if specs.is_empty() {
+        return Ok(());
+    }
+    bus.place(specs.to_vec())?;
+    bus.prepare(names, peers).map(drop)
+}
+
 /// The parts that accompany a trial.
 pub(crate) struct Companions<'a> {
     /// Without the coordinator.
@@ -188,11 +222,7 @@ impl Companions<'_> {
             peers = bus.prepare(&[&coordinator.name], &peers)?;
         }
         let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
-        if names.is_empty() {
-            return Ok(());
-        }
-        bus.place(self.specs.clone())?;
-        bus.prepare(&names, &peers).map(drop)
+        prepare(bus, &self.specs, &names, &peers)
     }
 
     /// Adds what they report to a trial's judgement.
@@ -203,7 +233,9 @@ impl Companions<'_> {
         reports: &BTreeMap<String, Value>,
     ) -> Result<(), PartError> {
         let mut verified = (0, 0);
-        for spec in self.specs.iter().chain(&self.coordinator) {
+        tuning::add_watches(&self.specs, judgement, reports)?;
+        let specs = self.specs.iter().chain(&self.coordinator);
+        for spec in specs.filter(|spec| spec.kind != WatchPart::KIND) {
             let Some(report) = reports.get(&spec.name) else { continue };
             let what = || format!("the report of {}", spec.name);
             let doubts = match spec.kind.as_str() {

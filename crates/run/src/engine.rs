@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use base::doubt::Doubt;
 use base::outcome::{Run, State, Trial};
-use base::part::{Live, PartSpec};
+use base::part::{Endpoints, Live, PartSpec};
 use base::placement::Placement;
 use base::plan::{LoadPlan, Plan, Variant};
 use base::workload::TrialContext;
@@ -27,7 +27,7 @@ pub use crate::sampled::own_facts;
 use crate::sampled::{Standing, Target, watch};
 use crate::search::{self, Step, TrialResult};
 use crate::time_budget::TimeBudget;
-use crate::{alike, outcome, placed, trial};
+use crate::{alike, companions, outcome, placed, trial, tuning};
 
 pub enum Event<'a> {
     Preparing {
@@ -96,6 +96,7 @@ pub fn make(
         run.environment.insert("hosts".into(), hosts.into_iter().collect());
     }
     run.environment.extend(beside.fact().map(|fact| ("qos".to_owned(), fact)));
+    run.environment.extend(tuning::fact(&beside.tunings).map(|fact| ("tune".to_owned(), fact)));
     beside.check(bus)?;
     store.begin(&run)?;
     let mut unavailable = Vec::new();
@@ -207,7 +208,11 @@ impl Engine<'_> {
         self.note_differences(variant.variant, &placement);
         let specs = variant.workload.standing(&placement)?;
         let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
-        let searched = self.stand_up(specs);
+        // Sockets take some settings of the kernel when they are made.
+        let settings = self.beside.settings_of(&variant.variant.name, &*self.bus)?;
+        let setting_names: Vec<&str> = settings.iter().map(|spec| spec.name.as_str()).collect();
+        let set = companions::prepare(self.bus, &settings, &setting_names, &Endpoints::new());
+        let searched = set.map_err(RunError::from).and_then(|()| self.stand_up(specs));
         let searched = searched.and_then(|standing| self.search(variant, repetition, &standing, began));
         let searched = match searched {
             // An interrupted part returns an error.
@@ -223,7 +228,24 @@ impl Engine<'_> {
                 Err(error) => put_back = Err(error.into()),
             }
         }
+        put_back = put_back.and(self.restore_settings(&setting_names));
         searched.and_then(|whole| put_back.map(|()| whole))
+    }
+
+    /// Ends the parts that set the kernel's settings. A setting that another program changed is a doubt.
+    fn restore_settings(&mut self, names: &[&str]) -> Result<(), RunError> {
+        let mut restored = Ok(());
+        for ended in self.bus.stop(names).into_values() {
+            match ended {
+                Ok(report) => {
+                    let doubts = tuning::doubts_of(&report)?;
+                    self.run.doubts.extend(doubts.into_iter().map(|doubt| Doubt::from(doubt).into()));
+                }
+                Err(BusError::Unknown(_) | BusError::HostLost { .. }) => {}
+                Err(error) => restored = Err(error.into()),
+            }
+        }
+        restored
     }
 
     fn placement(&self, variant: &ConfiguredVariant<'_>) -> Result<Placement, RunError> {

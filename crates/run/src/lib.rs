@@ -13,3 +13,4 @@ mod sampled;
 pub mod search;
 mod time_budget;
 mod trial;
+pub mod tuning;

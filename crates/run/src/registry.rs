@@ -47,7 +47,7 @@ impl Registry {
 
     pub fn part_kinds(&self) -> Vec<PartKind> {
         let own = self.workloads.iter().flat_map(|workload| workload.part_kinds());
-        own.chain(observe::PARTS).chain(qos::PARTS).chain(lab::PARTS).copied().collect()
+        own.chain(observe::PARTS).chain(qos::PARTS).chain(tune::PARTS).chain(lab::PARTS).copied().collect()
     }
 
     /// Read a plan for any of these workloads.

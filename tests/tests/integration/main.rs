@@ -39,3 +39,6 @@ mod qos_udp;
 mod runs;
 mod server_errors;
 mod storage_errors;
+mod tune;
+mod tune_advise;
+mod tune_auto;

@@ -17,7 +17,7 @@ const FILE_LINES_MAX: usize = 400;
 const COLUMNS_MAX: [(&str, usize); 2] = [(".rs", 110), (".md", 120)];
 
 /// Every crate with its layer. A crate may use only crates of lower layers.
-const LAYERS: [(&str, u32); 30] = [
+const LAYERS: [(&str, u32); 31] = [
     ("kagiri-features", 0),
     ("kagiri-base", 0),
     ("kagiri-qos-client", 0),
@@ -42,6 +42,7 @@ const LAYERS: [(&str, u32); 30] = [
     ("kagiri-observe", 4),
     ("kagiri-lab", 4),
     ("kagiri-qos", 4),
+    ("kagiri-tune", 4),
     ("kagiri-run", 5),
     ("kagiri-report", 6),
     ("kagiri", 7),

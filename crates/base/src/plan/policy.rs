@@ -22,14 +22,34 @@ pub struct PolicyWish {
 
 impl PolicyWish {
     pub fn hosts(&self) -> Wish {
-        let hosts = if self.hosts.is_empty() { HERE.to_owned() } else { self.hosts.join(", ") };
-        Wish { hosts, count: None, at_least: None }
+        wish_of(&self.hosts)
     }
 
     pub fn coordinator(&self) -> Option<Wish> {
         let wish = |host: &String| Wish { hosts: host.clone(), count: None, at_least: None };
         self.coordinator.as_ref().map(wish)
     }
+}
+
+/// These hosts, or this one.
+pub(super) fn wish_of(hosts: &[String]) -> Wish {
+    let hosts = if hosts.is_empty() { HERE.to_owned() } else { hosts.join(", ") };
+    Wish { hosts, count: None, at_least: None }
+}
+
+/// Reads a host or a list of hosts; `key` is for messages.
+pub(super) fn read_hosts(key: &str, value: Option<&Value>) -> Result<Vec<String>, PlanError> {
+    let hosts: Vec<String> = match value.cloned() {
+        None => Vec::new(),
+        Some(Value::String(host)) => vec![host],
+        Some(hosts) => serde_json::from_value(hosts).map_err(|_| {
+            PlanError::of_key(key, "expected a list of hosts, as in [\"robot-*\", \"background\"]")
+        })?,
+    };
+    if hosts.iter().any(|host| host.trim().is_empty()) {
+        return Err(PlanError::of_key(key, "a host has no name"));
+    }
+    Ok(hosts)
 }
 
 /// Reads the table `qos`. Without `policy` none is in force, whatever the hosts.
@@ -39,26 +59,23 @@ pub(super) fn wish(table: Map<String, Value>) -> Result<Option<PolicyWish>, Plan
         let expected = "unknown key; expected policy, hosts or coordinator";
         return Err(PlanError::of_key(&format!("qos.{unknown}"), expected));
     }
-    let wrong = |key: &str, expected: &str| PlanError::of_key(&format!("qos.{key}"), expected);
-    let hosts = match table.get("hosts").cloned() {
-        None => Vec::new(),
-        Some(Value::String(host)) => vec![host],
-        Some(hosts) => serde_json::from_value(hosts)
-            .map_err(|_| wrong("hosts", "expected a list of hosts, as in [\"robot-*\", \"background\"]"))?,
-    };
-    if hosts.iter().any(|host: &String| host.trim().is_empty()) {
-        return Err(wrong("hosts", "a host has no name"));
-    }
+    let hosts = read_hosts("qos.hosts", table.get("hosts"))?;
     let coordinator = match table.get("coordinator") {
         None => None,
         Some(Value::String(host)) if !host.trim().is_empty() => Some(host.trim().to_owned()),
-        Some(_) => return Err(wrong("coordinator", "expected the name of one host, as in \"server\"")),
+        Some(_) => {
+            let expected = "expected the name of one host, as in \"server\"";
+            return Err(PlanError::of_key("qos.coordinator", expected));
+        }
     };
     match table.get("policy") {
         None => Ok(None),
         Some(Value::String(policy)) if !policy.trim().is_empty() => {
             Ok(Some(PolicyWish { policy: policy.clone(), hosts, coordinator }))
         }
-        Some(_) => Err(wrong("policy", "expected the file of a policy, as in \"qos/robots.toml\"")),
+        Some(_) => {
+            let expected = "expected the file of a policy, as in \"qos/robots.toml\"";
+            Err(PlanError::of_key("qos.policy", expected))
+        }
     }
 }

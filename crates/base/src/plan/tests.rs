@@ -59,6 +59,23 @@ fn policy_of_a_variant_takes_what_it_leaves_out_from_the_plan() {
 }
 
 #[test]
+fn kernel_settings_of_a_variant_are_added_to_those_of_the_plan() {
+    let text = "workload = 'stream'\n[tune]\nhosts = ['nas']\nsettings.tcp_sack = 0\n[[variant]]\n\
+                name = 'now'\n[[variant]]\nname = 'new'\n\
+                tune.settings.'net.ipv4.tcp_wmem' = '4096 16384 8MiB'\n";
+    let plan = read(text).unwrap();
+    let settings = |at: usize| {
+        let tune = plan.variants[at].tune.as_ref().unwrap();
+        assert_eq!(tune.hosts().hosts, "nas");
+        tune.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+    };
+    assert_eq!(settings(0), ["tcp_sack=0"]);
+    assert_eq!(settings(1), ["net.ipv4.tcp_wmem=4096 16384 8MiB", "tcp_sack=0"]);
+    assert_eq!(read(&plan.to_toml().unwrap()).unwrap(), plan);
+    assert!(read("workload = 'stream'\n").unwrap().variants[0].tune.is_none());
+}
+
+#[test]
 fn plan_error_gives_line_and_expectation() {
     for (text, part) in [
         ("workload = 'stream'\nrepeat = 3\n", "line 2: repeat: unknown key; expected one of"),
@@ -73,6 +90,11 @@ fn plan_error_gives_line_and_expectation() {
         ("workload = 'stream'\n[qos]\nhosts = [5]\n", "line 3: qos.hosts: expected a list"),
         ("workload = 'stream'\n[qos]\ncoordinator = ['a']\n", "line 3: qos.coordinator: expected the name"),
         ("workload = 'stream'\n[[variant]]\nqos = 'a.toml'\n", "line 3: qos: expected a table"),
+        ("workload = 'stream'\n[tune]\nsetting = 'a'\n", "line 3: tune.setting: unknown key; expected"),
+        ("workload = 'stream'\n[tune]\nsettings = 5\n", "line 3: tune.settings: expected a table"),
+        ("workload = 'stream'\n[tune]\nhosts = ['']\n", "line 3: tune.hosts: a host has no name"),
+        ("workload = 'stream'\ntune.settings.net.x = 1\n", "tune.settings.net: expected a text or a number"),
+        ("workload = 'stream'\n[[variant]]\ntune = 'a'\n", "line 3: tune: expected a table"),
         ("workload = 'dream'\n", "there is no workload 'dream'"),
         ("workload = 'stream'\nrequire = ['quick']\n", "line 2: require"),
         ("workload = 'stream'\n[[variant]]\nname='a'\n[[variant]]\nname='a'\n", "two variants"),

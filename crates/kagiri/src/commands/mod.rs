@@ -18,6 +18,7 @@ mod stream;
 mod survey;
 mod timeline;
 mod transfer;
+mod tune;
 mod undo;
 
 use clap::Subcommand;
@@ -63,6 +64,9 @@ pub enum Command {
     /// Make urgent messages of running programs arrive in time: judge and enforce a policy
     #[command(subcommand)]
     Qos(qos::Qos),
+    /// Tune the kernel's network: what counters show, settings for a time or a command, trials that decide
+    #[command(subcommand)]
+    Tune(tune::Tune),
     /// Make a lab on this machine: virtual hosts, links and disks
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -94,6 +98,7 @@ impl Command {
             Self::Fleet(args) => args.run(),
             Self::Agent(args) => args.run(),
             Self::Qos(args) => args.run(),
+            Self::Tune(args) => args.run(),
             Self::Lab(args) => args.run(),
             Self::Undo(args) => args.run(),
             Self::Completions(args) => args.run(definition()),

@@ -47,52 +47,62 @@ pub struct RunPlan {
 
 impl RunPlan {
     pub fn run(self) -> Outcome {
-        let plan = self.read()?;
+        let plan = read_plan(&self.plan, &self.common)?;
         session::check_plan(&plan, &self.hosts, Places::Plan)?;
         if self.dry_run {
             output::print(&(serde_json::to_string_pretty(&plan)? + "\n"))?;
             return Ok(Code::Measured);
         }
-        let Some(file) = plan.lab.as_ref().filter(|_| !self.hosts.names_hosts()) else {
-            return session::run_plan(&plan, &self.common, &self.hosts, Places::Plan);
-        };
-        check_hosts(&plan, file.as_ref())?;
-        let lab = LabForRun::up(file.into(), self.common.quiet)?;
-        let in_lab = self.hosts.in_lab(lab.name());
-        let measured = session::run_plan(&plan, &self.common, &in_lab, Places::Plan);
-        match (measured, lab.down()) {
-            (Ok(code), down) => down.map(|()| code),
-            (Err(failure), down) => {
-                if let Err(left) = down {
-                    output::error_line(&left.to_string());
-                }
-                Err(failure)
-            }
-        }
+        in_lab_of(&plan, &self.hosts, self.common.quiet, |hosts| {
+            session::run_plan(&plan, &self.common, hosts, Places::Plan)
+        })
     }
+}
 
-    fn read(&self) -> Result<Plan, Failure> {
-        let file = self.plan.display();
-        let text = sys::file::read_text(&self.plan, base::plan::TEXT_BYTES_MAX as u64).map_err(|error| {
-            Failure::usage(format!(
-                "cannot read the plan {file}: {error}; examples are in plans/ of kagiri's sources"
-            ))
-        })?;
-        let plan = run::registry::BUILT_IN.read_plan(&text).map_err(|error| match error.line {
-            Some(line) => Failure::usage(format!("{file}:{line}: {}", error.without_line())),
-            None => Failure::usage(format!("{file}: {error}")),
-        })?;
-        let mut plan = self.common.over(plan);
-        if let Some(lab) = &mut plan.lab {
-            // Relative to the plan; stored as an absolute path, so that the run can be repeated from
-            // anywhere.
-            let beside = self.plan.parent().unwrap_or(Path::new("")).join(&*lab);
-            *lab = std::path::absolute(beside)?.to_string_lossy().into_owned();
+/// Reads a plan file, with the command line applied. Paths in it become absolute.
+/// Errors: not a plan: with its file and line.
+pub fn read_plan(path: &Path, common: &MeasureArgs) -> Result<Plan, Failure> {
+    let file = path.display();
+    let text = sys::file::read_text(path, base::plan::TEXT_BYTES_MAX as u64).map_err(|error| {
+        Failure::usage(format!(
+            "cannot read the plan {file}: {error}; examples are in plans/ of kagiri's sources"
+        ))
+    })?;
+    let plan = run::registry::BUILT_IN.read_plan(&text).map_err(|error| match error.line {
+        Some(line) => Failure::usage(format!("{file}:{line}: {}", error.without_line())),
+        None => Failure::usage(format!("{file}: {error}")),
+    })?;
+    let mut plan = common.over(plan);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if let Some(lab) = &mut plan.lab {
+        // Relative to the plan; stored as an absolute path, so that the run can be repeated from anywhere.
+        *lab = std::path::absolute(folder.join(&*lab))?.to_string_lossy().into_owned();
+    }
+    for qos in plan.variants.iter_mut().filter_map(|variant| variant.qos.as_mut()) {
+        qos.policy = std::path::absolute(folder.join(&qos.policy))?.to_string_lossy().into_owned();
+    }
+    Ok(plan)
+}
+
+/// Calls `measure` with the hosts of the plan's lab, which is up meanwhile, or with `hosts` if these say where
+/// hosts join, or if the plan has no lab.
+pub fn in_lab_of<T>(
+    plan: &Plan,
+    hosts: &HostArgs,
+    quiet: bool,
+    measure: impl FnOnce(&HostArgs) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let Some(file) = plan.lab.as_ref().filter(|_| !hosts.names_hosts()) else { return measure(hosts) };
+    check_hosts(plan, file.as_ref())?;
+    let lab = LabForRun::up(file.into(), quiet)?;
+    let measured = measure(&hosts.in_lab(lab.name()));
+    match (measured, lab.down()) {
+        (Ok(value), down) => down.map(|()| value),
+        (Err(failure), down) => {
+            if let Err(left) = down {
+                output::error_line(&left.to_string());
+            }
+            Err(failure)
         }
-        for qos in plan.variants.iter_mut().filter_map(|variant| variant.qos.as_mut()) {
-            let beside = self.plan.parent().unwrap_or(Path::new("")).join(&qos.policy);
-            qos.policy = std::path::absolute(beside)?.to_string_lossy().into_owned();
-        }
-        Ok(plan)
     }
 }

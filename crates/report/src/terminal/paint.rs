@@ -65,7 +65,7 @@ impl Style {
     /// Lines no wider than the terminal, the first after `lead`, the others under its end. A word that is wider
     /// than the terminal stands alone and is not broken: a path could not be copied. `lead` holds no wide
     /// characters.
-    pub(super) fn wrapped(&self, lead: &str, text: &str) -> String {
+    pub fn wrapped(&self, lead: &str, text: &str) -> String {
         let indent = lead.chars().count();
         let width = self.columns().saturating_sub(indent).max(20);
         let blank = " ".repeat(indent);

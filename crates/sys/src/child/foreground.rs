@@ -18,28 +18,31 @@ use crate::{Error, Result};
 /// Signals that end programs, and go to the program.
 const FORWARDED: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
 
-/// Runs `command` in the control group whose `cgroup.procs` is `group_file`, and returns its exit code, or
-/// 128 and the number of the signal that ended it, as shells do.
+/// Runs `command` in the control group whose `cgroup.procs` is `group_file`, or in that of this process, and
+/// returns its exit code, or 128 and the number of the signal that ended it, as shells do.
 ///
 /// It stays in the process group of this process, so that the terminal is its own. Signals that end programs
 /// do not end this one but are sent on; those that the terminal sends (Ctrl-C) reach the program by
 /// themselves. Call it before this process has started threads, and without a handler of these signals.
 /// Errors: there is no such program, or the kernel refuses the group.
-pub fn run_in_foreground(mut command: Command, group_file: &Path) -> Result<i32> {
+pub fn run_in_foreground(mut command: Command, group_file: Option<&Path>) -> Result<i32> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |error: Errno| Error::call(format!("run `{name}`"), error);
-    let group = OpenOptions::new().write(true).open(group_file);
-    let group = group.map_err(|error| Error::file("join control group", group_file, error))?;
+    let open = |path: &Path| {
+        let opened = OpenOptions::new().write(true).open(path);
+        opened.map_err(|error| Error::file("join control group", path, error))
+    };
+    let group = group_file.map(open).transpose()?;
     let signals: SigSet = FORWARDED.into_iter().collect();
     let mask = signals.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK).map_err(failed)?;
     let waiting = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
     let waiting = waiting.map_err(failed)?;
-    let raw = std::os::fd::AsRawFd::as_raw_fd(&group);
+    let raw = group.as_ref().map(std::os::fd::AsRawFd::as_raw_fd);
     // SAFETY: the closure makes system calls only, on a descriptor and a mask that were made before the fork;
     // it takes no lock and allocates nothing.
     unsafe {
         command.pre_exec(move || {
-            write_self(raw)?;
+            raw.map_or(Ok(()), write_self)?;
             Ok(mask.thread_set_mask()?)
         });
     }

@@ -140,14 +140,21 @@ pub(super) fn restore_sysctl(
         return Ok(Outcome::AlreadyGone);
     };
     let restore = || -> std::io::Result<Outcome> {
-        let now = std::fs::read_to_string(&path)?;
-        match now.trim() {
-            now if now == original => Ok(Outcome::AlreadyGone),
-            now if now == ours => std::fs::write(&path, original).map(|()| Outcome::Done),
-            now => Ok(Outcome::NotOurs(format!("its value is {now} now"))),
+        let now = sysctl_words(&std::fs::read_to_string(&path)?);
+        if now == sysctl_words(original) {
+            Ok(Outcome::AlreadyGone)
+        } else if now == sysctl_words(ours) {
+            std::fs::write(&path, original).map(|()| Outcome::Done)
+        } else {
+            Ok(Outcome::NotOurs(format!("its value is {now} now")))
         }
     };
     found.within(restore).and_then(|outcome| outcome).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The value of a setting with single blanks: the kernel prints tabs between several numbers.
+pub(crate) fn sysctl_words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The file of a setting below `net.` (proc_sys_net(5)), `None` for any other name.
@@ -164,6 +171,12 @@ pub(crate) fn sysctl_path(name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_compared_without_their_white_space() {
+        assert_eq!(sysctl_words("4096\t16384\t4194304\n"), "4096 16384 4194304");
+        assert_eq!(sysctl_words(" bbr\n"), "bbr");
+    }
 
     #[test]
     fn only_network_settings_have_a_path() {

@@ -146,3 +146,30 @@ fn undo_deletes_only_our_own_discipline() {
     let results = undo();
     assert!(results.iter().all(|result| result.outcome == Outcome::AlreadyGone), "{results:?}");
 }
+
+/// The kernel prints tabs between numbers, users write blanks.
+#[test]
+fn setting_of_several_numbers_is_restored_unless_another_program_changed_it() {
+    let Some((_folder, journal)) = as_root() else { return };
+    let pair = Pair::make(&journal, "words");
+    let path = "/proc/sys/net/ipv4/tcp_wmem";
+    let read = || pair.client.within(|| std::fs::read_to_string(path).unwrap()).unwrap();
+    let set = || {
+        let set = || Sysctl::set(&journal, "net.ipv4.tcp_wmem", "4096 16384\t8388608");
+        pair.client.within(set).unwrap().unwrap().unwrap()
+    };
+    let original = read();
+    let made = journal.pending();
+    let sysctl = set();
+    assert_eq!(read().split_whitespace().collect::<Vec<_>>(), ["4096", "16384", "8388608"]);
+    assert_eq!(sysctl.restore().unwrap().outcome, Outcome::Done);
+    assert_eq!(read(), original);
+    let sysctl = set();
+    pair.client.within(|| std::fs::write(path, "4096 20000 4194304")).unwrap().unwrap();
+    assert!(matches!(sysctl.restore().unwrap().outcome, Outcome::NotOurs(_)));
+    assert_eq!(read().split_whitespace().nth(1), Some("20000"));
+    let changed = set();
+    changed.keep().unwrap();
+    assert_eq!(read().split_whitespace().nth(2), Some("8388608"));
+    assert_eq!(journal.pending(), made);
+}

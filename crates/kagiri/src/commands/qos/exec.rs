@@ -58,7 +58,7 @@ impl Exec {
         let group = UnifiedGroup::create_in(&journal, Path::new(above), "exec")?;
         let mut command = Command::new(PathBuf::from(program));
         command.args(arguments);
-        let code = sys::child::run_in_foreground(command, &group.process_file());
+        let code = sys::child::run_in_foreground(command, Some(&group.process_file()));
         // What the program has left running stays in the class until the policy ends.
         drop((group, journal));
         std::process::exit(code?);

@@ -1,4 +1,4 @@
-//! `kagiri qos guard`: the second process of `kagiri qos run`.
+//! `kagiri qos guard` and `kagiri tune guard`: the second process of `qos run` and of `tune set`.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use clap::Args;
 use crate::exit::{Code, Outcome};
 use crate::output;
 
-/// Undo the changes of a policy in force when it is killed.
+/// Undo the changes of a process when it is killed.
 #[derive(Args)]
 pub struct Guard {
-    /// Journal of the process that enforces the policy
+    /// Journal of that process
     #[arg(value_name = "JOURNAL")]
     journal: PathBuf,
 }

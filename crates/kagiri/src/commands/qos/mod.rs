@@ -21,6 +21,8 @@ use report::text::clipped;
 use crate::exit::{Failure, Outcome};
 use crate::policies;
 
+pub use guard::Guard;
+
 const COLUMNS: usize = 80;
 
 /// Make urgent messages of running programs arrive in time.
@@ -48,7 +50,7 @@ pub enum Qos {
     Clear(clear::Clear),
     /// Undo the changes of a policy in force when it is killed (started by 'run')
     #[command(hide = true)]
-    Guard(guard::Guard),
+    Guard(Guard),
 }
 
 impl Qos {
@@ -66,7 +68,7 @@ impl Qos {
 }
 
 /// Errors: this is not root. `why` names the command and what it needs root for.
-fn check_root(why: &str) -> Result<(), Failure> {
+pub fn check_root(why: &str) -> Result<(), Failure> {
     match sys::environment::is_root() {
         true => Ok(()),
         false => Err(Failure::runtime(format!("{why}, and needs root: run it with sudo"))),
@@ -74,7 +76,7 @@ fn check_root(why: &str) -> Result<(), Failure> {
 }
 
 /// An answer of lines that fit; a class may have any name.
-fn fitted(lines: &[String]) -> String {
+pub fn fitted(lines: &[String]) -> String {
     lines.iter().map(|line| clipped(line.trim_end(), COLUMNS) + "\n").collect()
 }
 

@@ -1,7 +1,6 @@
 //! The files in which policies in force say what they do: one per process, beside the undo journals.
 
-use std::fs::{self, File, TryLockError};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,8 +9,7 @@ use qos::daemon::{SocketStatus, Status};
 use serde::{Deserialize, Serialize};
 use sys::netlink::NamespaceId;
 
-use crate::atomic_file::write_atomically;
-use crate::dirs::journal_dir;
+use crate::process_records::{ProcessRecords, RecordLock};
 
 /// Larger files are no records.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
@@ -37,8 +35,7 @@ pub struct Record {
 impl Record {
     /// Writes it, completely or not at all.
     pub fn write(&self) -> anyhow::Result<()> {
-        make_folder()?;
-        write_atomically(&path_of(self.pid), &serde_json::to_vec(self)?)
+        records().write(self.pid, self)
     }
 
     /// Folder that its metrics are served from.
@@ -48,60 +45,30 @@ impl Record {
 
     pub fn remove(&self) {
         let _ = fs::remove_dir_all(self.metrics_folder());
-        // A record without its process is no policy in force: a later command removes it.
-        let _ = fs::remove_file(path_of(self.pid));
+        records().remove(self.pid);
     }
 }
 
 /// All records, in the order of their process ids; those whose process has ended are removed.
 /// Errors: The folder cannot be read.
 pub fn in_force() -> anyhow::Result<Vec<Record>> {
-    let folder = folder();
-    let entries = match fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", folder.display())),
+    let remove_metrics = |record: &Record| {
+        let _ = fs::remove_dir_all(record.metrics_folder());
     };
-    let mut all = Vec::new();
-    for entry in entries.filter_map(Result::ok) {
-        let path = entry.path();
-        if path.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
-        // Another version of this program may write another record: it stays.
-        let Some(record) = read(&path) else { continue };
-        match sys::process::is_running(record.pid, record.start_ticks) {
-            true => all.push(record),
-            false => {
-                let _ = fs::remove_dir_all(record.metrics_folder());
-                let _ = fs::remove_file(&path);
-            }
-        }
-    }
-    all.sort_by_key(|record| record.pid);
-    Ok(all)
+    records().of_running(read, |record| (record.pid, record.start_ticks), remove_metrics)
 }
 
 /// Keeps other processes from enforcing a policy at an interface, until it is dropped or this process ends.
 pub struct InterfaceLock {
-    _file: File,
+    _lock: RecordLock,
 }
 
 impl InterfaceLock {
     /// `None`: another process has it.
     /// Errors: the file of the lock cannot be made.
     pub fn try_take(namespace: u64, interface_number: u32) -> anyhow::Result<Option<Self>> {
-        make_folder()?;
-        let path = folder().join(format!("{namespace}-{interface_number}.lock"));
-        let opened = File::options().create(true).truncate(false).write(true).open(&path);
-        let file = opened.with_context(|| format!("cannot open {}", path.display()))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self { _file: file })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => {
-                Err(error).with_context(|| format!("cannot lock {}", path.display()))
-            }
-        }
+        let lock = records().try_lock(&format!("{namespace}-{interface_number}"))?;
+        Ok(lock.map(|lock| Self { _lock: lock }))
     }
 }
 
@@ -133,20 +100,10 @@ fn read(path: &Path) -> Option<Record> {
     Some(record)
 }
 
-fn make_folder() -> anyhow::Result<()> {
-    let folder = folder();
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.with_context(|| format!("cannot make {}", folder.display()))
-}
-
-fn folder() -> PathBuf {
-    journal_dir().join("qos")
+fn records() -> ProcessRecords {
+    ProcessRecords::new("qos")
 }
 
 fn metrics_folder_of(pid: i32) -> PathBuf {
-    folder().join(format!("{pid}.metrics"))
-}
-
-fn path_of(pid: i32) -> PathBuf {
-    folder().join(format!("{pid}.json"))
+    records().folder().join(format!("{pid}.metrics"))
 }

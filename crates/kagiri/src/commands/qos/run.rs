@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,6 +21,7 @@ use super::record::{self, InterfaceLock, Record};
 use super::{check_root, read_policy, status};
 use crate::dirs::journal_dir;
 use crate::exit::{Code, Failure, Outcome};
+use crate::guardian::start_guardian;
 use crate::hosts::Identity;
 use crate::json_document::Document;
 use crate::leftovers::clean_leftovers;
@@ -101,7 +101,7 @@ impl Run {
         clean_leftovers(&stop, &|line| output::say(line));
         let journal = Journal::open(&journal_dir())?;
         // Before anything is changed; it ends after the last change is undone.
-        let guardian = start_guardian(&journal)?;
+        let guardian = start_guardian("qos", &journal)?;
         let mut daemon = Daemon::new(policy, &journal).context("cannot list the sockets of this host")?;
         let record = self.record(&daemon, namespace)?;
         record.write()?;
@@ -210,7 +210,7 @@ impl Run {
                     )));
                 }
                 if !guardian.is_running() {
-                    *guardian = start_guardian(journal)?;
+                    *guardian = start_guardian("qos", journal)?;
                 }
             }
             // After a stall no ticks are made up for.
@@ -253,11 +253,4 @@ fn in_force_already(namespace: u64, interface: &str) -> anyhow::Result<Failure> 
     Ok(Failure::runtime(format!(
         "{other} on {interface} already; end it with 'kagiri qos clear', or with Ctrl-C where it runs"
     )))
-}
-
-fn start_guardian(journal: &Journal) -> Result<Guardian, Failure> {
-    let program = std::env::current_exe().context("cannot find this program to start the guardian")?;
-    let mut command = Command::new(program);
-    command.args(["qos", "guard"]).arg(journal.path());
-    Ok(Guardian::start(command)?)
 }
