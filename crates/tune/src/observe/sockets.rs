@@ -178,6 +178,7 @@ mod tests {
             memory: Some(SocketMemory { send_max: 4096, ..SocketMemory::default() }),
             priority: None,
             tcp: Some(info),
+            congestion: None,
         }
     }
 
