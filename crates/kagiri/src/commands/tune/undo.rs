@@ -38,7 +38,10 @@ impl Undo {
         // One process that does not end must not keep the others' changes.
         let undone =
             undo_leftovers(if records.is_empty() { "'kagiri tune set' has changed nothing.\n" } else { "" });
-        output::print(&output::shown(&ended))?;
+        // `shown` takes the last line's end.
+        if !ended.is_empty() {
+            output::print(&(output::shown(&ended) + "\n"))?;
+        }
         failed.map_or(undone, |error| Err(error.into()))
     }
 }
