@@ -145,7 +145,8 @@ fn tcp_of_iperf3_in_both_directions_is_not_told_as_quic() {
 fn letters_and_bare_numbers_mean_what_iperf3_means_by_them() {
     need_programs!("iperf3");
     let world = World::new();
-    let cases: [(&[&str], &[(&str, Value)]); 5] = [
+    type Case<'a> = (&'a [&'a str], &'a [(&'a str, Value)]);
+    let cases: [Case<'_>; 5] = [
         (
             &["-t", "1", "-P", "2", "-l", "64K", "-N"],
             &[

@@ -210,8 +210,8 @@ fn survey_page(rows: &[SurveyRow], runs: &[Run]) -> String {
     report::html::survey_page("This machine", rows, &all)
 }
 
-/// The report of the survey that a run belongs to, up to this run; runs that were removed are left out. `None`:
-/// it belongs to none.
+/// The report of the survey that a run belongs to, up to this run; runs that were removed are left out.
+/// `None`: it belongs to none.
 pub fn report_page_of_survey(run: &Run, store: &Store) -> Option<String> {
     let fact: SurveyFact = serde_json::from_value(run.environment.get(SURVEY)?.clone()).ok()?;
     let mut ids: Vec<&String> = fact.rows.iter().filter_map(|row| row.run.as_ref()).collect();

@@ -169,8 +169,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// What of the index or its copy was damaged when the pool was opened, and was written again from the other;
-    /// `None`: nothing.
+    /// What of the index or its copy was damaged when the pool was opened, and was written again from the
+    /// other; `None`: nothing.
     pub fn repaired(&self) -> Option<String> {
         locked(&self.0.log).repaired().map(str::to_owned)
     }

@@ -19,7 +19,8 @@ impl TimeBudget {
         Self { whole, beyond_hold: None }
     }
 
-    /// Whether a trial of this hold probably ends in time, if it begins after `elapsed`. The first always may.
+    /// Whether a trial of this hold probably ends in time, if it begins after `elapsed`. The first always
+    /// may.
     pub(crate) fn allows(&self, elapsed: Duration, hold: Duration) -> bool {
         let (Some(whole), Some(beyond_hold)) = (self.whole, self.beyond_hold) else { return true };
         elapsed + beyond_hold + hold + MARGIN <= whole

@@ -1,5 +1,5 @@
-//! The answer of every measuring command at its defaults: at most 15 lines of 80 columns, without broken words,
-//! and everything with `--full`. `kagiri survey` is in `tests/alone`.
+//! The answer of every measuring command at its defaults: at most 15 lines of 80 columns, without broken
+//! words, and everything with `--full`. `kagiri survey` is in `tests/alone`.
 
 use std::time::Duration;
 

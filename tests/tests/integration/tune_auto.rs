@@ -96,6 +96,11 @@ fn wrong_plans_and_candidates_are_refused() {
     world.run(&["run", "plan.toml", "--dry-run"]).fails(2, &["unknown setting 'tcp_wmen'", "did you mean"]);
     world.write("plan.toml", "workload = 'exchange'\n[tune]\nsettings.tcp_sack = 2\n");
     world.run(&["run", "plan.toml", "--dry-run"]).fails(2, &["0 (off) or 1 (on)"]);
+    world.write(
+        "plan.toml",
+        "workload = 'exchange'\n[tune]\nsettings.tcp_sack = 1\nsettings.'net.ipv4.tcp_sack' = 0\n",
+    );
+    world.run(&["run", "plan.toml", "--dry-run"]).fails(2, &["net.ipv4.tcp_sack is set twice"]);
     world.write("plan.toml", "workload = 'exchange'\n[[variant]]\nname = 'x'\n[[variant]]\nname = 'y'\n");
     let auto = |words: &[&str]| world.run(&[&["tune", "auto", "plan.toml"], words].concat());
     auto(&[]).fails(2, &["2 variants", "--variant", "x, y"]);

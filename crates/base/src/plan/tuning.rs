@@ -9,8 +9,8 @@ use super::policy;
 use crate::placement::Wish;
 use crate::plan_error::PlanError;
 
-/// Settings, and the hosts that have them meanwhile. The sockets of these hosts are watched; without settings,
-/// that is all.
+/// Settings, and the hosts that have them meanwhile. The sockets of these hosts are watched; without
+/// settings, that is all.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TuningWish {
     /// Values by name, as `kagiri tune set` takes them.

@@ -100,8 +100,8 @@ fn clock_answer_has_the_arrival_of_the_probe_however_late_it_is_read() {
     builder.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let at = ("127.0.0.1", group.context.udp_port);
     let late_ns = 20_000_000;
-    // The kernel begins to stamp arrivals a moment after the first socket asks for it, and gives a datagram that
-    // came before the time of its reading: socket(7).
+    // The kernel begins to stamp arrivals a moment after the first socket asks for it, and gives a datagram
+    // that came before the time of its reading: socket(7).
     let has_arrival = (0..50).any(|event| {
         builder.send_to(&order(Kind::Sync, event, 0, SOURCES).encode(), at).unwrap();
         std::thread::sleep(Duration::from_nanos(late_ns));

@@ -84,8 +84,8 @@ pub fn read_plan(path: &Path, common: &MeasureArgs) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// Calls `measure` with the hosts of the plan's lab, which is up meanwhile, or with `hosts` if these say where
-/// hosts join, or if the plan has no lab.
+/// Calls `measure` with the hosts of the plan's lab, which is up meanwhile, or with `hosts` if these say
+/// where hosts join, or if the plan has no lab.
 pub fn in_lab_of<T>(
     plan: &Plan,
     hosts: &HostArgs,

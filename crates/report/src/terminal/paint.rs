@@ -62,9 +62,9 @@ impl Style {
         text.chars().map(|c| simple(c).map_or_else(|| c.to_string(), str::to_owned)).collect()
     }
 
-    /// Lines no wider than the terminal, the first after `lead`, the others under its end. A word that is wider
-    /// than the terminal stands alone and is not broken: a path could not be copied. `lead` holds no wide
-    /// characters.
+    /// Lines no wider than the terminal, the first after `lead`, the others under its end. A word that is
+    /// wider than the terminal stands alone and is not broken: a path could not be copied. `lead` holds no
+    /// wide characters.
     pub fn wrapped(&self, lead: &str, text: &str) -> String {
         let indent = lead.chars().count();
         let width = self.columns().saturating_sub(indent).max(20);

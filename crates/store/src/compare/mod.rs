@@ -97,8 +97,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether it is large enough to be of interest: a count of bytes may differ by three of a billion, beyond
-    /// all noise.
+    /// Whether it is large enough to be of interest: a count of bytes may differ by three of a billion,
+    /// beyond all noise.
     pub fn matters(&self) -> bool {
         self.difference_percent.is_none_or(|percent| percent.abs() >= 0.05)
     }

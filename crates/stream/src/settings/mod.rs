@@ -124,8 +124,8 @@ pub struct PlayerSettings {
     /// player also checks a hash of the content.
     #[schemars(extend("x-flag" = {"rare": true}))]
     pub parsing: u64,
-    /// Count a trial in which the players were the limit as failed, not as invalid. For the capacity of a host
-    /// that runs both the server and the players.
+    /// Count a trial in which the players were the limit as failed, not as invalid. For the capacity of a
+    /// host that runs both the server and the players.
     #[schemars(extend("x-flag" = {"rare": true, "name": "judge-players"}))]
     pub judged: bool,
     /// Time from the start of the last player until stalls count.

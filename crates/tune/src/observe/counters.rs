@@ -22,12 +22,11 @@ impl Counters {
     pub fn read(root: &Path) -> (Self, Vec<String>) {
         let mut counters = Self::default();
         let mut missing = Vec::new();
-        let files: [(&str, fn(&mut Self, &str)); 3] =
-            [("snmp", Self::add_pairs), ("netstat", Self::add_pairs), ("snmp6", Self::add_lines)];
-        for (file, parse) in files {
+        for file in ["snmp", "netstat", "snmp6"] {
             let path = root.join("proc/thread-self/net").join(file);
             match sys::file::read_text(&path, FILE_BYTES_MAX) {
-                Ok(text) => parse(&mut counters, &text),
+                Ok(text) if file == "snmp6" => counters.add_lines(&text),
+                Ok(text) => counters.add_pairs(&text),
                 // A kernel without IPv6 has none.
                 Err(_) if file == "snmp6" => {}
                 Err(error) => missing.push(format!("{}: {error}", path.display())),

@@ -72,8 +72,8 @@ mod tests {
         let mut buffer = [0; 16];
         assert!(arrivals.receive(receiver.as_fd(), &mut buffer).unwrap().is_none());
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-        // The kernel begins to stamp a moment after the first socket asks for it, and gives a datagram that came
-        // before the time of its reading.
+        // The kernel begins to stamp a moment after the first socket asks for it, and gives a datagram that
+        // came before the time of its reading.
         let is_known = (0..50).any(|_| {
             let before_ns = monotonic_ns();
             // Over loopback a datagram has arrived when the sender's call returns.

@@ -8,6 +8,9 @@ use tune::trials::Better;
 
 use crate::exit::Failure;
 
+/// Name of the variant with the plan's settings.
+pub const CURRENT: &str = "current";
+
 /// The capacity of a search, in the unit of its load.
 const CAPACITY: &str = "capacity";
 /// What each workload is tuned for unless another metric is named.
@@ -70,7 +73,7 @@ impl Goal {
                 "the plan searches a load, and {} depends on the load: fix the load, or use --goal capacity",
                 self.name
             ))),
-            _ if self.of_repetition(run, super::trials::CURRENT, 1).is_none() => {
+            _ if self.of_repetition(run, CURRENT, 1).is_none() => {
                 let why = run.trials.last().map(|trial| trial.reasons.join("; ")).unwrap_or_default();
                 Err(Failure::runtime(format!("the first trial has no {}: {why}", self.name)))
             }

@@ -12,6 +12,7 @@ use clap::Args;
 use run::tuning::{RWND_LIMITED, SNDBUF_LIMITED, limits_of};
 use tune::advise::LIMITED_MIN;
 use tune::candidates::buffer_candidates;
+use tune::catalogue::find;
 use tune::kernel::Kernel;
 
 use self::answer::{Answer, Conclusion, Diagnosis};
@@ -39,8 +40,9 @@ const CANDIDATES_MAX: usize = 6;
     stops if buffers are not the limit (below 5 % of the busy time). Else it measures the plan's \
     settings and the candidates in turn, forwards and backwards; two rounds are a block. It compares \
     blocks by the Hodges-Lehmann difference with its 95 % interval (bootstrap) and a randomisation test \
-    (Holm), and measures a winner again. 'No difference' comes with the smallest difference that would have been found. \
-    Nothing is kept. docs/tune.md explains the statistics. Needs root on the hosts of the settings.\n\n\
+    (Holm), and measures a winner again. 'No difference' comes with the smallest difference that would have \
+    been found. Nothing is kept. docs/tune.md explains the statistics. Needs root on the hosts of \
+    the settings.\n\n\
     Examples:\n  \
     kagiri tune auto plan.toml\n  \
     kagiri tune auto plan.toml --try tcp_notsent_lowat=131072 --on 'robot-*' --goal response_p99_ms"
@@ -115,8 +117,11 @@ impl Auto {
         if !self.on.is_empty() {
             tuning.hosts = self.on.clone();
         }
+        // A candidate replaces the plan's value, by whichever of its names the plan has it.
+        let full_name = |name: String| find(&name).map_or(name, |setting| setting.name.to_owned());
+        tuning.settings = tuning.settings.into_iter().map(|(name, value)| (full_name(name), value)).collect();
         current.tune = Some(tuning);
-        current.name = trials::CURRENT.to_owned();
+        current.name = goal::CURRENT.to_owned();
         plan.variants = vec![current];
         plan.require.clear();
         Ok(plan)

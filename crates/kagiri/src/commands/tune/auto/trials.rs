@@ -7,14 +7,11 @@ use base::plan::{Plan, Variant};
 use tune::trials::{Better, Comparison, Verdict, blocks, compare};
 
 use super::answer::{Answer, CandidateResult, Conclusion, Guard};
-use super::goal::{Goal, metric_of};
+use super::goal::{CURRENT, Goal, metric_of};
 use crate::args::MeasureArgs;
 use crate::exit::Failure;
 use crate::hosts::HostArgs;
 use crate::session::Session;
-
-/// Name of the variant with the plan's settings.
-pub const CURRENT: &str = "current";
 
 /// Settings that are tried together.
 #[derive(Debug, Clone, PartialEq, Eq)]
