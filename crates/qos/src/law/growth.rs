@@ -93,6 +93,8 @@ struct Tick {
     pub is_queue: bool,
     /// Whether an urgent message is on its way.
     pub is_urgent_active: bool,
+    /// Whether other hosts, of unknown shares, use the link: what a search finds may be theirs.
+    pub is_beside_others: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +126,10 @@ impl Hold {
         if self.is_released {
             return Bound::Free;
         }
-        let every_ns = self.changes.search_every_ns(now_ns);
+        let every_ns = match tick.is_beside_others {
+            true => SEARCH_EVERY_NS,
+            false => self.changes.search_every_ns(now_ns),
+        };
         let Some(search) = self.search else {
             if now_ns.saturating_sub(self.confirmed_ns) < every_ns || tick.is_urgent_active {
                 return Bound::Held;
@@ -194,6 +199,7 @@ impl Law {
             delivered: self.history.delivered(1).max(delivered),
             is_queue: state == State::Holding,
             is_urgent_active: ranking.is_active(),
+            is_beside_others: self.is_beside_others,
         });
         if bound == Bound::Confirmed {
             let shown = self.history.delivered(1).max(self.history.delivered(2));
@@ -204,8 +210,8 @@ impl Law {
             Bound::Free => return state,
             Bound::Searching => {
                 self.bulk = (self.bulk + SEARCH_STEP * self.capacity).max(link);
-                // If it finds more, bulk grows on at this pace.
-                self.growth = SEARCH_STEP;
+                // If it finds more, bulk grows on at this pace; beside other hosts it would take their shares.
+                self.growth = if self.is_beside_others { GROWTH_START } else { SEARCH_STEP };
                 return State::Growing;
             }
             Bound::Held | Bound::Confirmed => self.bulk = self.bulk.min(room),
@@ -239,8 +245,14 @@ impl Law {
 mod tests {
     use super::*;
 
-    const TICK: Tick =
-        Tick { now_ns: 0, capacity: 20e6, delivered: 12e6, is_queue: false, is_urgent_active: false };
+    const TICK: Tick = Tick {
+        now_ns: 0,
+        capacity: 20e6,
+        delivered: 12e6,
+        is_queue: false,
+        is_urgent_active: false,
+        is_beside_others: false,
+    };
 
     fn at(s: f64) -> Tick {
         Tick { now_ns: (s * 1e9) as u64, ..TICK }
@@ -276,6 +288,8 @@ mod tests {
         hold.confirmed(1_000_000_000, 17e6);
         assert_eq!(hold.bound(at(10.9)), Bound::Held, "that is no change");
         hold.confirmed(11_000_000_000, 15e6);
+        let mut beside = hold.clone();
+        assert_eq!(beside.bound(Tick { is_beside_others: true, ..at(20.9) }), Bound::Held);
         assert_eq!([hold.bound(at(13.9)), hold.bound(at(14.0))], [Bound::Held, Bound::Searching]);
         // It finds nothing; the next is made as soon.
         assert_eq!(hold.bound(Tick { is_queue: true, ..at(14.1) }), Bound::Confirmed);
