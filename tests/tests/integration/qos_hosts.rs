@@ -174,6 +174,12 @@ fn hosts_share_one_link_and_continue_without_their_coordinator() {
     let coordinator = scene.coordinate();
     let daemons = ["a", "b"].map(|host| scene.enforce(host));
     scene.wait_for_state("leased");
+    // The coordinator estimates the capacity, and looks for more only while no urgent message is on its way.
+    wait_until("bulk fills the link", PATIENCE, || {
+        let before = scene.records();
+        std::thread::sleep(Duration::from_secs(2));
+        scene.rates(&before).iter().sum::<f64>() > 8e6
+    });
     let before = scene.records();
     let times = scene.alarms(40);
     let led = scene.rates(&before);

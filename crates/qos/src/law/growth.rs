@@ -117,7 +117,7 @@ impl Hold {
     }
 
     /// The capacity is what was known.
-    fn unchanged(&mut self, now_ns: u64) {
+    pub fn unchanged(&mut self, now_ns: u64) {
         *self = Self { confirmed_ns: now_ns, changes: self.changes, ..Self::default() };
     }
 

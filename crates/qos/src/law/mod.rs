@@ -244,6 +244,7 @@ impl Law {
             // This host's own share: what it continues with when the lease ends.
             self.capacity = (self.bulk + ranking.urgent).max(SOCKET_RATE_MIN);
             self.confirmed = Some(self.capacity);
+            self.hold.unchanged(now_ns);
             self.growth = GROWTH_START;
             return (State::Leased, queue_s);
         }
