@@ -210,7 +210,8 @@ impl Law {
             Bound::Free => return state,
             Bound::Searching => {
                 self.bulk = (self.bulk + SEARCH_STEP * self.capacity).max(link);
-                // If it finds more, bulk grows on at this pace; beside other hosts it would take their shares.
+                // Growth continues at this pace if it finds more; beside other hosts it would take their
+                // shares.
                 self.growth = if self.is_beside_others { GROWTH_START } else { SEARCH_STEP };
                 return State::Growing;
             }
