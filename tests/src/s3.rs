@@ -1,4 +1,4 @@
-//! Measurements of a real S3 server, with an object of somebody else's below the prefix that is measured.
+//! Measurements of a real S3 server, with an object of another user below the prefix that is measured.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use s3_server::{Config, Faults, Server};
 use crate::{Ended, Live, World};
 
 const PRECIOUS: &str = "shared/precious";
-pub const S3_SECRET: &str = "a-secret-that-nobody-sees";
+pub const S3_SECRET: &str = "a-secret-that-is-never-shown";
 /// Small objects and few workers.
 const SMALL: [&str; 8] =
     ["files", "s3://test/shared", "--threads", "4", "--objects", "60", "--object-size", "4k"];
@@ -21,7 +21,7 @@ pub fn s3_server(faults: Faults) -> Server {
     server
 }
 
-/// It has somebody else's object, and no other.
+/// It has the object of the other user, and no other.
 #[track_caller]
 pub fn is_s3_untouched(server: &Server) {
     assert_eq!(server.keys("test").into_keys().collect::<Vec<_>>(), [PRECIOUS]);

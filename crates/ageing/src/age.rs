@@ -29,7 +29,7 @@ pub struct Ageing<'a> {
     pub model: DiskModel,
 }
 
-/// The size of each of so many recordings on a file system with `capacity_bytes` free.
+/// The size of each of `recordings` on a file system with `capacity_bytes` free.
 pub fn recording_bytes(capacity_bytes: u64, recordings: u32) -> u64 {
     let share = (capacity_bytes as f64 * RECORDINGS_SHARE) as u64 / u64::from(recordings.max(1));
     (share / READ_BYTES * READ_BYTES).clamp(READ_BYTES, RECORDING_BYTES_MAX)
@@ -48,7 +48,7 @@ fn recordings_max(capacity_bytes: u64, layout: Layout) -> u64 {
 /// Ages the file system of `ageing.dir`, which it fills nearly whole.
 ///
 /// # Errors
-/// The file system is too small, cannot tell where files lie, or cannot lay them out as asked; a call fails;
+/// The file system is too small, does not say where files lie, or cannot lay them out as asked; a call fails;
 /// the monitor stopped it. What was written stays then, too.
 pub fn age(ageing: &Ageing<'_>, monitor: &Monitor<'_>) -> Result<AgeingReport> {
     let space = sufficient_space(ageing.dir)?;

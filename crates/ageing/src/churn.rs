@@ -156,7 +156,7 @@ impl<'a> Churn<'a> {
         Err(AgeingError::Full { path: self.place.dir().to_path_buf() })
     }
 
-    /// Deletes files at random until there is room for so many bytes beside what is used, `fill_bytes` in
+    /// Deletes files at random until there is room for this many bytes beside what is used, `fill_bytes` in
     /// all; for a recording in the pool, until that has them.
     fn make_room(&mut self, bytes: u64, is_recording: bool, fill_bytes: u64) -> Result<()> {
         loop {
@@ -219,7 +219,7 @@ impl<'a> Churn<'a> {
         Ok(pieces as f64 / (bytes.max(1) as f64 / f64::from(1 << 20)))
     }
 
-    /// Deletes files at random until so many bytes of the space are free, or none is left.
+    /// Deletes files at random until this many bytes of the space are free, or none is left.
     pub(crate) fn free(&mut self, bytes: u64) -> Result<()> {
         self.make_room(bytes, false, self.capacity_bytes)
     }

@@ -205,7 +205,7 @@ fn explained(error: sys::Error, path: &Path) -> AgeingError {
     }
 }
 
-/// Offsets of so many random requests within the file, each a multiple of a request.
+/// Offsets of this many random requests within the file, each a multiple of a request.
 fn random_offsets(random: &mut fastrand::Rng, file_bytes: u64, requests: u64) -> Vec<u64> {
     let places = file_bytes / RANDOM_BYTES;
     (0..requests).map(|_| random.u64(..places) * RANDOM_BYTES).collect()
@@ -223,7 +223,7 @@ fn overwrite(writers: &mut [Writer], offsets: &[u64], monitor: &Monitor<'_>) -> 
             if (monitor.is_stopped)() {
                 return Err(AgeingError::Stopped);
             }
-            // The others do not go on alone.
+            // The others do not continue alone.
             writer.write(*offset, monitor).inspect_err(|_| next.store(offsets.len(), Ordering::Relaxed))?;
             bytes += RANDOM_BYTES;
         }

@@ -30,7 +30,7 @@ pub struct Rates {
 }
 
 /// The rates that `model` reads these files at. Each read begins with a seek, since the last one was of
-/// another file, and takes a further one for every piece that it goes on to.
+/// another file, and takes a further one for every further piece.
 pub(crate) fn modelled(files: &[Located], model: DiskModel) -> Rates {
     rates(turns(files).map(|(file, offset)| {
         let pieces = pieces(&file.extents, offset, READ_BYTES) as f64;
@@ -105,7 +105,7 @@ fn pieces(extents: &[Extent], offset: u64, len: u64) -> usize {
     extents.iter().filter(touches).count().max(1)
 }
 
-/// Mean and worst second of reads of [`READ_BYTES`] that took so long, one after the other.
+/// Mean and worst second of reads of [`READ_BYTES`] that took these times, one after the other.
 fn rates(took_s: impl Iterator<Item = f64>) -> Rates {
     let (mut at_s, mut reads) = (0.0, 0_u64);
     let mut seconds: Vec<f64> = Vec::new();

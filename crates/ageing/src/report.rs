@@ -71,6 +71,6 @@ pub struct AgeingReport {
     pub files: u64,
     pub data_bytes: u64,
     pub deleted_files: u64,
-    /// `None`: the file system does not tell (`FS_IOC_GETFSMAP`).
+    /// `None`: the file system does not say (`FS_IOC_GETFSMAP`).
     pub free_space: Option<FreeSpace>,
 }

@@ -313,7 +313,7 @@ mod tests {
             // Spinning for a lock takes all CPUs, and yet more of them would not help.
             (19.5, 10.0, &[("do_unlinkat", 900)], Surroundings::default(), "locks", Certainty::Confirmed),
             (19.5, 90.0, &[("do_unlinkat", 300)], Surroundings::default(), "cpu", Certainty::Confirmed),
-            // The disk writes back what nobody waits for.
+            // The disk writes back what no thread waits for.
             (5.0, 0.0, &[("ext4_buffered_write_iter", 900)], busy(99.0), "locks", Certainty::Confirmed),
             // The holder of the lock waits for the disk.
             (

@@ -80,7 +80,7 @@ pub(crate) enum FilesDoubt {
     Paused { paused_s: f64, paused_percent: f64 },
     /// What was written was not durable when the wait for it ended.
     NotDurable { waited_s: f64, left: Option<String> },
-    /// Nobody on this host knows when the storage behind the mount has everything.
+    /// It is not known on this host when the storage behind the mount has everything.
     DurableBehindMount { file_system: String },
     /// The time until everything is durable could not be measured.
     DurableUnknown { why: String },

@@ -164,7 +164,7 @@ impl Totals {
         self.most(|report| Some(report.run.paused_s)).unwrap_or(0.0)
     }
 
-    /// Whether nobody knows when the storage behind a mount has everything.
+    /// Whether it is unknown when the storage behind a mount has everything.
     pub(crate) fn is_behind_mount(&self) -> bool {
         self.reports.iter().any(|report| matches!(report.run.durable, Durable::BehindMount { .. }))
     }

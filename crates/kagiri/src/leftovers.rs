@@ -39,7 +39,7 @@ pub fn replay_all(stop: &AtomicBool) -> Result<Vec<Replayed>, sys::Error> {
         lines.extend(left.iter().map(ToString::to_string));
         lines.extend(damage.iter().map(ToString::to_string));
         if results.iter().any(|result| is_tree(result) && !result.outcome.is_settled()) {
-            // A disk that never returns must not keep this command from succeeding for ever.
+            // A disk that never returns must not keep this command from ever succeeding.
             lines.push(format!(
                 "What is on a file system that is not mounted or does not answer stays in the journal: mount \
                  it, or remove the journal's file {}",

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::index::Entry;
 use crate::segments::Held;
 
-/// A complete file. Its segments stay its own as long as somebody holds it, also when it is removed or
+/// A complete file. Its segments stay its own as long as it is open, also when it is removed or
 /// replaced meanwhile.
 #[derive(Debug)]
 pub struct PoolFile {

@@ -38,7 +38,7 @@ impl FreeList {
     }
 
     /// Takes `count` segments, in as few runs as can be: after the segment `last` while they are free there,
-    /// else in the shortest run that holds all, else in the longest ones. `None`: so many are not free.
+    /// else in the shortest run that holds all, else in the longest ones. `None`: fewer are free.
     pub fn allocate(&mut self, mut count: u32, last: Option<u32>) -> Option<Vec<Run>> {
         if count > self.free {
             return None;

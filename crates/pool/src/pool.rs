@@ -321,7 +321,7 @@ impl Pool {
     }
 }
 
-/// A file being written, which nobody sees yet. Dropping it makes its segments free.
+/// A file being written, which is not listed yet. Dropping it makes its segments free.
 #[derive(Debug)]
 pub struct Writer {
     pool: Pool,

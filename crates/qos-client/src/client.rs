@@ -223,7 +223,7 @@ fn attempt(
 ) -> Result<usize, Error> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        // A timeout of zero is refused: it would mean "for ever".
+        // A timeout of zero is refused: it would mean no timeout.
         let is_set = match left.is_zero() {
             true => socket.set_nonblocking(true),
             false => socket.set_nonblocking(false).and_then(|()| set_timeout(socket, Some(left))),

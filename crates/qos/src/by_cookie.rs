@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// The standard hash resists keys that an attacker has chosen, which costs most of a look-up. The kernel
-/// gives out cookies one after the other.
+/// assigns cookies one after the other.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CookieHasher(u64);
 

@@ -24,9 +24,9 @@ const TEXT_BYTES_MAX: u64 = 4096;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Removal {
     Done,
-    /// Somebody else had removed it.
+    /// Another program had removed it.
     Gone,
-    /// Somebody renamed it or put something else in its place. What is this program's was
+    /// Another program renamed it or put something else in its place. What is this program's was
     /// removed from it; it is at this path.
     Moved(PathBuf),
     /// There are entries in it that are not this program's. All others were removed.

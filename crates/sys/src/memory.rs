@@ -47,7 +47,7 @@ impl Deref for PagedMemory {
 
 impl DerefMut for PagedMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, writable, and borrowed by nobody else.
+        // SAFETY: as above, writable, and not borrowed elsewhere.
         unsafe { slice::from_raw_parts_mut(self.begin.as_ptr(), self.bytes) }
     }
 }

@@ -47,7 +47,7 @@ impl Front {
                     let _ = stream.set_nodelay(true);
                     tokio::spawn(Arc::clone(&self).serve(stream));
                 }
-                // Without a descriptor left it goes on when one is closed.
+                // Without a descriptor left it continues when one is closed.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }

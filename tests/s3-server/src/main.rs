@@ -31,7 +31,7 @@ struct Args {
     /// Add a line for every request to this file
     #[arg(long)]
     log: Option<PathBuf>,
-    /// Wait so many milliseconds before each answer
+    /// Wait this many milliseconds before each answer
     #[arg(long, default_value_t = 0.0)]
     latency_ms: f64,
     /// Bytes per second of all bodies, in each direction

@@ -61,7 +61,7 @@ fn clients_are_served_until_ctrl_c_even_while_one_is_connected() {
     connected.write_all(&hello.to_bytes()).expect("it reads");
     interrupt(&world, live, "40 messages of ");
     assert!(!matches!(connected.read(&mut [0; 1]), Ok(1..)), "its connections have ended with it");
-    // Nobody replies there any more.
+    // No server replies there any more.
     let words = ["exchange", &address, "--count", "1", "-q"];
     own.measure(&words, PATIENCE).fails(1, &[&address, "is 'kagiri exchange --serve' running there?"]);
 }

@@ -73,7 +73,7 @@ fn stopped_run_is_doubted_with_the_time_that_it_stood() {
     let document = live.end(PATIENCE).code(0).json();
     let doubt = doubt(&document, "paused");
     let paused_s = doubt["paused_s"].as_f64().expect("seconds");
-    // Nobody is late for a stop; the continuation may be.
+    // No worker is late for a stop; the continuation may be.
     assert!((1.5..9.0).contains(&paused_s), "{doubt:#}");
     assert!(
         doubt["message"].as_str().is_some_and(|text| text.contains("kagiri did not run for")),

@@ -189,7 +189,7 @@ fn is_the_link(bit_per_s: f64) -> bool {
     (bit_per_s / 19.1e6 - 1.0).abs() < 0.1
 }
 
-/// The kernel's counters and the program's clock tell the same.
+/// The kernel's counters and the program's clock agree.
 fn assert_alarm_is_told(alarm: &Value, times: &[f64]) {
     assert_eq!(alarm["name"], "alarm");
     // The last one's socket may be closed before it is read again.

@@ -62,7 +62,7 @@ child = os.fork() if len(sys.argv) > 3 else -1
 if child != 0: print('waiting', child, os.getpid(), flush=True)
 time.sleep(600)
 ";
-/// Becomes nobody, and speaks the protocol without the library: as docs/qos.md has it.
+/// Becomes the user nobody, and speaks the protocol without the library: as docs/qos.md has it.
 const RAW: &str = "
 import glob, os, socket, struct, sys, time
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -158,7 +158,7 @@ impl<'a> Scene<'a> {
         (talk, pid.parse().expect("a process"))
     }
 
-    /// A program of nobody without the library.
+    /// A program of the user nobody without the library.
     fn raw(&self) -> Live {
         self.on_robots(&["python3", "-c", RAW])
     }

@@ -123,7 +123,7 @@ fn udp_is_held_to_its_ceiling_and_everything_is_put_back() {
     for key in ["asked_bit_per_s", "enforced_bit_per_s", "verified_bit_per_s"] {
         assert_eq!(class["udp"][key].as_f64(), Some(5e6), "{key}: {class}");
     }
-    // What the status says was sent is what tc(8) counts, which goes on.
+    // What the status says was sent is what tc(8) counts, which increases meanwhile.
     let sent = class["udp"]["sent_bytes"].as_u64().expect("bytes");
     let counted = sent_bytes(&classes, ":2 ");
     assert!(counted >= sent && sent > counted / 2, "{sent} {classes}");

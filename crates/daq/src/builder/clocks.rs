@@ -113,7 +113,7 @@ pub(super) struct Clocks {
     groups_max: usize,
     /// When the next row of any group is due.
     next_ns: u64,
-    /// Groups that have just answered and whose row goes on.
+    /// Groups that have just answered and whose row continues.
     answered: VecDeque<u32>,
 }
 
@@ -161,7 +161,8 @@ impl Clocks {
         }
     }
 
-    /// When to call [`Self::next_probe`] again, 0: at once, because a row goes on; `None`: there is no group.
+    /// When to call [`Self::next_probe`] again; 0: at once, because a row continues; `None`: there is no
+    /// group.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
         let next_ns = if self.answered.is_empty() { self.next_ns } else { 0 };
         (!self.clocks.is_empty()).then_some(next_ns)

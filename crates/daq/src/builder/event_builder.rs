@@ -169,7 +169,7 @@ impl EventBuilder {
     }
 
     /// Handles a datagram at the builder's UDP port: a clock answer, or with UDP (a part of) a fragment.
-    /// `arrived_ns` tells when it arrived; only clock answers need it.
+    /// `arrived_ns` is when it arrived; only clock answers need it.
     pub(super) fn handle_datagram(
         &mut self,
         datagram: &[u8],

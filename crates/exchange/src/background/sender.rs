@@ -50,7 +50,7 @@ impl Flow {
         let moved = match &self.kind {
             Kind::Tcp(socket) => socket.send(payload::slice(self.sent_bytes, bytes_max), false)?,
             Kind::Udp(socket, datagram) => match socket.send(&datagram[..]) {
-                // Somebody's report about an earlier datagram.
+                // An ICMP report about an earlier datagram.
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                     Moved::Bytes(DATAGRAM_BYTES)
                 }

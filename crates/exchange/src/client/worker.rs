@@ -89,7 +89,7 @@ impl Worker {
         }
     }
 
-    /// Whether all clients are done, or cannot go on.
+    /// Whether all clients are done, or cannot continue.
     pub(super) const fn is_over(&self) -> bool {
         self.left == 0 || self.problem.is_some()
     }

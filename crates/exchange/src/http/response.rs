@@ -7,7 +7,7 @@ const FIELDS_MAX: usize = 100;
 /// What bytes brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fed {
-    /// All bytes were taken; the response goes on.
+    /// All bytes were taken; more of the response follows.
     More,
     /// The response has ended with the byte before this one.
     Done { taken: usize, status: u16, keeps_alive: bool },

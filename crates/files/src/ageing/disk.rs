@@ -22,7 +22,7 @@ use workload::part::{Part, Peers};
 use crate::parts::folder::{FolderEndpoint, FolderPart};
 use crate::under_way::{UnderWay, Watched};
 
-/// Recording and deleting writes so many times the space at most, the recordings included.
+/// Recording and deleting writes at most this many times the space, the recordings included.
 const PASSES_MAX: f64 = 4.4;
 /// The directory in the folder that is filled.
 const AGED: &str = "aged";
@@ -191,7 +191,7 @@ impl Prepared {
         let monitor = Monitor { is_stopped: &is_stopped, written_bytes, say: &say };
         let opened = open_folder(self.opened.as_fd(), OsStr::new(AGED))
             .map_err(|error| PartError::new(format!("cannot open {}: {error}", dir.display())))?;
-        // Whoever owns a directory above can put a link in the place of any of its folders: all work goes
+        // The owner of a directory above can put a link in the place of any of its folders: all work goes
         // through the descriptor, which stays with the folder that was made.
         let place = path_of_open(opened.as_fd());
         let found = self.age(task, &place, &monitor);

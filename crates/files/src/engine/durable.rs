@@ -24,7 +24,7 @@ pub fn sync_file_system(dir: &OwnedFd, began: Instant) -> Durable {
 /// What `work` finds out, which gets the moment at which the run ended, `ended_ns` of the monotonic clock:
 /// calls that were under way then belong to the time until all is durable. Waits at most `within`, or until
 /// `stop`.
-/// Its calls cannot be cancelled: it goes on in a thread of its own if it takes longer.
+/// Its calls cannot be cancelled: it continues in a thread of its own if it takes longer.
 pub fn within(
     within: Duration,
     ended_ns: u64,

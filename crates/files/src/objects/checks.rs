@@ -33,7 +33,7 @@ impl FilesSettings {
         self.threads.unwrap_or(WORKERS)
     }
 
-    /// Number of objects for so many workers.
+    /// Number of objects for this number of workers.
     pub(crate) fn object_count(&self) -> u64 {
         let most = self.search.as_ref().map_or(self.workers(), |search| search.max);
         let needed = |mix: Mix| mix.objects_min().saturating_mul(most);

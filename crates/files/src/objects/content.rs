@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 
-/// An object of a worker's share; without a size it is not there, or nobody knows.
+/// An object of a worker's share; without a size it is not there, or that is not known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     pub number: u64,
     pub size: Option<u64>,
 }
 
-/// So many bytes of the content from a place on, over and over.
+/// `bytes` bytes of the content from place `from` on, which repeats.
 pub(crate) fn chunks(content: &Bytes, from: usize, bytes: u64) -> impl Iterator<Item = Bytes> + use<> {
     let content = content.clone();
     let (mut at, mut left) = (from, bytes as usize);

@@ -39,7 +39,7 @@ impl Failure {
         }
     }
 
-    /// A listing that would go on.
+    /// A listing that would not end.
     pub(super) fn endless_listing(within_s: f64) -> Self {
         Self {
             kind: format!("the listing was not complete within {within_s} s"),
@@ -51,7 +51,7 @@ impl Failure {
         }
     }
 
-    /// A page that says to go on where it was before.
+    /// A page whose continuation is where it began.
     pub(super) fn repeated_page() -> Self {
         Self {
             kind: "the listing has no end: the server gave the same continuation token twice".to_owned(),

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::keys;
 use super::listing::{LISTING, Listing};
 
-/// Deleting ends when it has made no progress for so long.
+/// Deleting ends when it has made no progress for this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Longest time of listing and deleting together; the next attempt continues.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::client::Client;
 use super::failure::Failure;
 
-/// The answers of one listing may take so long together.
+/// The most that the answers of one listing may take together.
 pub(super) const LISTING: Duration = Duration::from_secs(60);
 const PAGE_KEYS: usize = 1000;
 /// It is looked at least so often whether to stop.

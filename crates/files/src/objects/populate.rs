@@ -17,7 +17,7 @@ use super::size::draw;
 
 /// Requests under way at once.
 const AT_ONCE: usize = 64;
-/// An object is tried again for so long after failures that may pass.
+/// An object is tried again for this time after failures that may pass.
 const TRY_FOR: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 

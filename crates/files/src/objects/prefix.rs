@@ -19,7 +19,7 @@ use super::leftover::{how_to_remove, remove};
 
 /// Names that are tried.
 const NAMES_MAX: u32 = 16;
-/// The first request has so long: it finds a server that does not answer.
+/// Deadline of the first request: it finds a server that does not answer.
 const FIRST: Duration = Duration::from_secs(5);
 /// While the server asks for fewer requests, the first one is tried again.
 const TRY_FOR: Duration = Duration::from_secs(5);

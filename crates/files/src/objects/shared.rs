@@ -17,7 +17,7 @@ use crate::engine::report::Ended;
 const RECORDERS: u64 = 16;
 pub(crate) const INTERVAL_NS: u64 = 1_000_000_000;
 const INTERVALS_MAX: u64 = 100_000;
-/// Without an answer for so long, while requests fail, the server is gone.
+/// Without an answer for this time, while requests fail, the server is gone.
 const DEAD_NS: u64 = 3_000_000_000;
 
 /// How the run is to be made.

@@ -16,7 +16,7 @@ use workload::part::{Part, Peers};
 
 /// A removal that takes longer is announced.
 const QUICKLY: Duration = Duration::from_secs(2);
-/// Removing ends when nothing was removed for so long.
+/// Removing ends when nothing was removed for this time.
 const NO_PROGRESS: Duration = Duration::from_secs(10);
 /// Folders of this process in one directory.
 const FOLDERS_MAX: u32 = 1000;

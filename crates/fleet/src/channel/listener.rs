@@ -102,7 +102,7 @@ fn bind_all(host: &str, port: u16) -> io::Result<Vec<Socket>> {
     if sockets.is_empty() { Err(last) } else { Ok(sockets) }
 }
 
-/// A file that a killed listener has left is replaced; one where somebody listens is not.
+/// A file that a killed listener has left is replaced; one with a listener is not.
 fn bind_unix(path: PathBuf) -> io::Result<Socket> {
     let is_left = UnixStream::connect(&path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
     if is_left {

@@ -10,7 +10,7 @@ use sys::clock::Deadline;
 
 use crate::endpoint::Endpoint;
 
-/// A host that acknowledges nothing for so long is gone.
+/// A host that acknowledges nothing for this time is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Shortest time to connect within, which must not be 0.
 const CONNECT_MIN: Duration = Duration::from_millis(1);

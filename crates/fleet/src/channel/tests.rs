@@ -50,7 +50,7 @@ fn connected(listener: &Listener, endpoint: &Endpoint, own: Option<&Credentials>
         if let Some(server) = listener.accept().unwrap() {
             return [client, server];
         }
-        assert!(deadline.pause(Duration::from_millis(1)), "nobody connects");
+        assert!(deadline.pause(Duration::from_millis(1)), "no peer connects");
     }
 }
 
@@ -126,7 +126,7 @@ fn malformed_length_ends_the_channel_and_memory_is_bounded() {
     let listener = Listener::bind(&endpoint, None, PROTOCOL).unwrap();
     let [mut client, mut server] = connected(&listener, &endpoint, None);
     assert!(client.send(&[0; MESSAGE_BYTES_MAX + 1]).is_err());
-    // Nobody reads: sending ends, and holds one message at most.
+    // No peer reads: sending ends, and holds one message at most.
     let deadline = Deadline::after(WITHIN);
     while client.send(&[7; MESSAGE_BYTES_MAX]).unwrap() {
         assert!(deadline.pause(Duration::ZERO), "it never fills");

@@ -269,8 +269,8 @@ impl RunningLab {
     }
 
     pub(super) fn take_down(self) {
-        // What is not stored yet is not needed any more; nobody is to wait for a server that hangs or ends
-        // first.
+        // What is not stored yet is not needed any more; no process is to wait for a server that hangs or
+        // ends first.
         self.mounts.iter().for_each(|mount| sys::disk::cut_off(mount.point()));
         self.processes.end(GRACE);
         drop(self.mounts);

@@ -44,7 +44,7 @@ fn segments_without_an_index_are_left_as_they_are() {
     std::fs::remove_file(folder.join("index")).unwrap();
     std::fs::remove_file(folder.join("index.copy")).unwrap();
     let error = Pool::open(&folder).unwrap_err();
-    assert!(matches!(error, PoolError::IndexMissing { .. }), "nobody may serve it as an absent one: {error}");
+    assert!(matches!(error, PoolError::IndexMissing { .. }), "it must not count as an absent pool: {error}");
     for segments in [8, 5] {
         let error = Pool::open_or_create(&folder, segments * 4096, 4096).unwrap_err();
         assert!(matches!(error, PoolError::IndexMissing { .. }), "{error}");

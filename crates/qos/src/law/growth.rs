@@ -223,7 +223,7 @@ impl Law {
     /// Growth of this tick while there is no queue, in bit/s; the next is larger.
     fn step(&mut self, ranking: &Ranking, seen: &Observation, limit_s: f64) -> f64 {
         let used = self.bulk + ranking.urgent;
-        // What is delivered follows the growth itself: near it one would be for ever.
+        // What is delivered follows the growth itself: a law that compared with it would always be near.
         let is_near = |known: f64| used > NEAR[0] * known && used < NEAR[1] * known;
         let delay_s = self.settings.delay_s;
         // As much per loop as without a delay.
@@ -310,6 +310,6 @@ mod tests {
             let s = 11.3 + 2.0 * f64::from(again);
             assert_eq!([hold.bound(message(s - 1.9)), hold.bound(at(s))], [Bound::Held, Bound::Searching]);
         }
-        assert_eq!(hold.bound(message(19.4)), Bound::Searching, "not for ever");
+        assert_eq!(hold.bound(message(19.4)), Bound::Searching, "a sixth message does not end it");
     }
 }

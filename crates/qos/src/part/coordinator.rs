@@ -1,6 +1,6 @@
 //! The coordinator of several hosts as a part of a run: kind `qos.coordinator`. It runs `kagiri qos
 //! coordinate` on its host. For hosts that it does not reach over loopback, it makes a certificate for each
-//! with `kagiri fleet init`: an authority of its own, which nobody knows after the trial.
+//! with `kagiri fleet init`: an authority of its own, whose key is deleted after the trial.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

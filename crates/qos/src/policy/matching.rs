@@ -55,7 +55,7 @@ pub enum Overlap {
     Disjoint,
     /// Some sockets do.
     Overlapping,
-    /// The policy does not tell; the first class in the file gets such a socket.
+    /// The policy does not decide; the first class in the file gets such a socket.
     Undecided,
 }
 

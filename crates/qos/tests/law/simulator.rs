@@ -309,7 +309,7 @@ impl Simulator {
             self.udp_credit -= 1250.0;
             self.enqueue(None, 1250);
         }
-        // Nobody is always first.
+        // No flow is always first.
         let first = self.random.usize(..self.flows.len());
         for offset in 0..self.flows.len() {
             let at = (first + offset) % self.flows.len();

@@ -77,7 +77,7 @@ fn requirements(run: &Run, specs: &[MetricSpec], style: &Style) -> String {
     as_fits(&all, "requirement", REQUIREMENT_LINES)
 }
 
-/// As many of the texts as fit into so many lines, and how many there are besides.
+/// As many of the texts as fit into this many lines, and how many are left out.
 pub(super) fn as_fits(all: &[String], what: &str, lines: usize) -> String {
     let mut kept = all.len();
     loop {

@@ -56,7 +56,7 @@ pub fn merge_extents(extents: impl IntoIterator<Item = Extent>) -> Vec<Extent> {
 
 /// The extents of the file at `path`, merged ([`merge_extents`]), in the order of the file; holes are left
 /// out. What was written is put on the disk first, so that it has a place there. `None`: the file system
-/// cannot tell (tmpfs, FUSE).
+/// cannot say (tmpfs, FUSE).
 /// Errors: [`Error::File`].
 pub fn extents(path: &Path) -> Result<Option<Vec<Extent>>> {
     let file = File::open(path).map_err(|error| Error::file("open", path, error))?;

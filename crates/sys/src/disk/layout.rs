@@ -40,7 +40,7 @@ pub fn start_writeback(file: &File, offset_bytes: u64, len_bytes: u64) -> io::Re
 }
 
 /// The lengths in bytes of the free pieces of the file system that holds `dir`, in the order of its disk
-/// (`FS_IOC_GETFSMAP`: ext4, xfs; needs root). `None`: the file system or its permissions do not tell.
+/// (`FS_IOC_GETFSMAP`: ext4, xfs; needs root). `None`: the file system or its permissions do not allow it.
 /// Errors: [`Error::File`].
 pub fn free_pieces(dir: &Path) -> Result<Option<Vec<u64>>> {
     let folder = File::open(dir).map_err(|error| Error::file("open", dir, error))?;
@@ -130,7 +130,7 @@ struct FsMaps {
     records: [FsMap; BATCH],
 }
 
-/// The pieces of the disk from `low` on; `None`: they are not told.
+/// The pieces of the disk from `low` on; `None`: the kernel does not list them.
 fn fsmap(folder: &File, low: FsMap) -> io::Result<Option<Vec<FsMap>>> {
     let keys = [low, FsMap::END];
     let head = FsMapHead { iflags: 0, oflags: 0, count: BATCH as u32, entries: 0, reserved: [0; 6], keys };

@@ -21,7 +21,7 @@ use crate::{Error, Result};
 
 /// A folder (mode 0700) that did not exist before and belongs to this process. It appears with its mark in
 /// it, so that it differs from another program's folder of that name. Dropping it removes it and all in it.
-/// It stays open: what is removed is this folder, whoever renames it or takes its name.
+/// It stays open: what is removed is this folder, whatever is renamed or takes its name.
 #[derive(Debug)]
 pub struct OwnedFolder {
     journal: Journal,
@@ -52,7 +52,7 @@ impl OwnedFolder {
         let pid = nix::unistd::getpid().as_raw();
         let ticks = crate::proc::start_ticks(Path::new("/"), pid)
             .map_err(|error| Error::file("read", "/proc/self/stat", error))?;
-        // The number cannot be guessed, so that nobody else makes such a mark.
+        // The number cannot be guessed, so that no other program makes such a mark.
         let owner = format!("{pid} {ticks} {:016x}", crate::random::number());
         let failed = |error: io::Error| Error::file("create", path, error);
         DirBuilder::new()

@@ -47,7 +47,7 @@ impl Guardian {
     pub fn start(mut command: Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut this = Self { process: spawn_in_own_session(command)? };
-        // Its end of the pipe must not close before it was told to.
+        // Its end of the pipe must not close before the message to end.
         let Some(output) = this.process.stdout.take() else { return Err(not_ready("has no output")) };
         this.wait_ready(File::from(std::os::fd::OwnedFd::from(output))).map(|()| this)
     }

@@ -9,7 +9,7 @@ use crate::netlink::traffic_control::{ClassRates, ClassReading, TrafficControl};
 use crate::{Error, Result};
 
 /// The upper byte of our handles ("k"), shown as `6bxx:` by tc(8); the lower one is random, so that two
-/// programs do not take each other's for their own. The kernel itself gives out handles from 0x8000 on.
+/// programs do not take each other's for their own. The kernel itself assigns handles from 0x8000 on.
 const HANDLE_PREFIX: u32 = 0x6b00;
 
 /// The rates of a class.

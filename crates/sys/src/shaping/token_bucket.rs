@@ -3,7 +3,7 @@
 use crate::netlink::traffic_control::{BucketRate, TrafficControl};
 use crate::{Error, Result};
 
-/// A token bucket that is the root queueing discipline of an interface. It belongs to whoever made it: to
+/// A token bucket that is the root queueing discipline of an interface. It belongs to its maker: to
 /// drop this changes nothing, and no journal has its changes, which end with the discipline.
 #[derive(Debug)]
 pub struct TokenBucket {

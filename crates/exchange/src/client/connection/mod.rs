@@ -101,7 +101,7 @@ impl Handshake {
         }
     }
 
-    /// Goes on as far as can be now.
+    /// Continues as far as possible without waiting.
     pub(crate) fn step(self, protocol: &Protocol, confirms: bool) -> Result<Step, HandshakeError> {
         let mut transport = match self {
             Self::Tls(transport) => transport,

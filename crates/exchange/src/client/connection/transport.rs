@@ -34,7 +34,7 @@ struct TlsState {
 
 #[derive(Debug)]
 pub(crate) struct Transport {
-    /// Shared with whoever samples it.
+    /// Shared with the sampler.
     socket: Arc<TcpSocket>,
     tls: Option<Box<TlsState>>,
     /// Whether it has ended without the peer's notice, so that data may be missing (RFC 8446, section 6.1).
@@ -76,7 +76,7 @@ impl Transport {
                     return Err(TransportError::Io(std::io::Error::other(why)));
                 }
                 Err(error) => {
-                    // The alert tells the server why.
+                    // The alert says why to the server.
                     let _ = self.flush();
                     return Err(error);
                 }

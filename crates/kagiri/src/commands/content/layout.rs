@@ -38,7 +38,7 @@ pub struct Layout {
 struct FileLayout {
     path: PathBuf,
     bytes: u64,
-    /// `None`: the file system does not tell.
+    /// `None`: the file system does not say.
     extents: Option<Vec<Extent>>,
 }
 

@@ -65,7 +65,7 @@ fn create(dir: &Path, folder: &Path, size: ByteSize) -> Result<Pool, Failure> {
     })
 }
 
-/// A file in a pool, and where it lies on the disk; `None`: the file system does not tell.
+/// A file in a pool, and where it lies on the disk; `None`: the file system does not say.
 pub struct PoolFileLayout {
     pub name: String,
     pub bytes: u64,

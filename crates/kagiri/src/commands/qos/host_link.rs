@@ -24,10 +24,10 @@ use crate::output;
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Until the coordinator has answered the first message: two round trips of TLS at its steps, and ours.
 const WELCOME_WITHIN: Duration = Duration::from_secs(3);
-/// A coordinator that grants nothing for so long is gone.
+/// A coordinator that grants nothing for this time is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 const RETRY_AFTER: Duration = Duration::from_millis(250);
-/// After a refusal: somebody has to change something first.
+/// After a refusal: a configuration has to change first.
 const REFUSED_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Messages that one step reads.
 const MESSAGES_MAX: usize = 64;

@@ -13,7 +13,7 @@ use crate::output;
 
 /// A connection without a first message by then is closed.
 const HELLO_WITHIN: Duration = Duration::from_secs(3);
-/// One that is silent for so long is closed: its host has gone, or connects again.
+/// One that is silent for this time is closed: its host has gone, or connects again.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Connections without a first message. The oldest is closed for a new one.
 const STRANGERS_MAX: usize = 64;
