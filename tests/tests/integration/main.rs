@@ -37,6 +37,8 @@ mod qos_programs;
 mod qos_rank;
 mod qos_udp;
 mod runs;
+mod serve;
+mod serve_jobs;
 mod server_errors;
 mod storage_errors;
 mod tune;
