@@ -51,9 +51,8 @@ impl Store {
     pub fn annotations(&self) -> Result<BTreeMap<String, Annotation>, StoreError> {
         let read = || {
             let mut select = self.db.prepare_cached("SELECT run, tags, note FROM annotation")?;
-            let rows = select.query_map([], |row| {
-                Ok((row.get(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
-            })?;
+            let rows = select
+                .query_map([], |row| Ok((row.get(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?)))?;
             rows.collect::<rusqlite::Result<Vec<(String, String, String)>>>()
         };
         let rows = read().map_err(|error| self.sql(error))?;
@@ -91,7 +90,8 @@ impl Store {
                 "SELECT id, state, owner_pid, owner_start, owner_boot, owner_pid_space FROM run \
                  WHERE state = 'running'",
             )?;
-            let rows = select.query_map([], |row| Ok((row.get::<_, String>("id")?, crate::read::living(row)?)))?;
+            let rows =
+                select.query_map([], |row| Ok((row.get::<_, String>("id")?, crate::read::living(row)?)))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         let all = read().map_err(|error| self.sql(error))?;
@@ -109,7 +109,9 @@ mod tests {
         let checked = Annotation::checked(&tags(&[" night ", "", "ext4", "night"]), "as is\n").unwrap();
         assert_eq!(checked, Annotation { tags: tags(&["night", "ext4"]), note: "as is\n".into() });
         let many: Vec<String> = (0..=TAGS_MAX).map(|number| number.to_string()).collect();
-        for (wrong, note) in [(tags(&["a\nb"]), ""), (tags(&[&"x".repeat(TAG_BYTES_MAX + 1)]), ""), (many, "")] {
+        for (wrong, note) in
+            [(tags(&["a\nb"]), ""), (tags(&[&"x".repeat(TAG_BYTES_MAX + 1)]), ""), (many, "")]
+        {
             assert!(Annotation::checked(&wrong, note).is_err(), "{wrong:?}");
         }
         assert!(Annotation::checked(&[], &"n".repeat(NOTE_BYTES_MAX + 1)).is_err());

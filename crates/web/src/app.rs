@@ -45,7 +45,13 @@ pub struct App {
 }
 
 impl App {
-    pub fn new(config: Config, folder: PathBuf, token: Token, jobs: Arc<Jobs>, program: Arc<Program>) -> Self {
+    pub fn new(
+        config: Config,
+        folder: PathBuf,
+        token: Token,
+        jobs: Arc<Jobs>,
+        program: Arc<Program>,
+    ) -> Self {
         let is_tls = config.tls.is_some();
         let names = config.names.into_iter().chain([config.host_name.clone()]);
         Self {
@@ -103,13 +109,17 @@ impl App {
     /// Why the stored runs cannot be used.
     pub async fn store_problem(&self) -> Option<String> {
         let folder = self.data_dir.clone();
-        let opened = blocking(move || Ok(Store::open_to_read(&folder).map(drop).map_err(|e: StoreError| e.to_string())));
+        let opened = blocking(move || {
+            Ok(Store::open_to_read(&folder).map(drop).map_err(|e: StoreError| e.to_string()))
+        });
         opened.await.ok()?.err()
     }
 }
 
 /// Does what may wait for a disk or another process on a thread of its own.
-pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> ApiResult<T> + Send + 'static) -> ApiResult<T> {
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> ApiResult<T> + Send + 'static,
+) -> ApiResult<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|_| Err(ApiError::internal("the request failed in the server; please report this")))
 }

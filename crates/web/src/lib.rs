@@ -36,7 +36,11 @@ const THREAD_STACK_BYTES: usize = 1 << 20;
 
 /// Serves until `stop` is set. `ready` gets the address and the login token once it listens.
 /// Errors: the address is in use or unsafe, another server uses the folder, or the token cannot be read.
-pub fn serve(config: Config, stop: Arc<AtomicBool>, ready: impl FnOnce(SocketAddr, &str)) -> anyhow::Result<()> {
+pub fn serve(
+    config: Config,
+    stop: Arc<AtomicBool>,
+    ready: impl FnOnce(SocketAddr, &str),
+) -> anyhow::Result<()> {
     if !config.listen.ip().is_loopback() && config.tls.is_none() {
         bail!(
             "--listen {}: the login would cross the network in clear text; add --tls CERT --key KEY, or listen \

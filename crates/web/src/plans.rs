@@ -49,7 +49,8 @@ pub fn write_all_companions(folder: &Path) -> io::Result<()> {
 /// A plan's keys as TOML. What is `null` is left out: TOML has no null.
 /// Errors: it cannot be written as TOML.
 pub fn to_toml(plan: &Value) -> Result<String, String> {
-    toml::to_string(&without_nulls(plan)).map_err(|error| format!("the plan cannot be written as TOML: {error}"))
+    toml::to_string(&without_nulls(plan))
+        .map_err(|error| format!("the plan cannot be written as TOML: {error}"))
 }
 
 fn without_nulls(value: &Value) -> Value {

@@ -145,8 +145,8 @@ impl Program {
         };
         let mut command = self.command(arguments);
         let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut child =
-            started.map_err(|error| ApiError::internal(format!("cannot start {}: {error}", self.path.display())))?;
+        let mut child = started
+            .map_err(|error| ApiError::internal(format!("cannot start {}: {error}", self.path.display())))?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let child = Arc::new(Mutex::new(child));
         let (send, pieces) = mpsc::channel(4);
@@ -239,7 +239,8 @@ mod tests {
 
     #[test]
     fn command_that_needs_root_is_forbidden() {
-        let answer = |code, stderr: &str| failure(&Answer { stdout: Vec::new(), stderr: stderr.into(), code });
+        let answer =
+            |code, stderr: &str| failure(&Answer { stdout: Vec::new(), stderr: stderr.into(), code });
         assert_eq!(answer(Some(1), "error: x, and needs root: run it").status, StatusCode::FORBIDDEN);
         assert_eq!(answer(Some(2), "error: wrong").status, StatusCode::UNPROCESSABLE_ENTITY);
         assert_eq!(answer(None, "").status, StatusCode::INTERNAL_SERVER_ERROR);

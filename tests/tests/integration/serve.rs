@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{Authority, Console, Live, Namespaces, World, beside_others, http_request, need_root, wait_until};
+use kagiri_tests::{
+    Authority, Console, Live, Namespaces, World, beside_others, http_request, need_root, wait_until,
+};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -19,8 +21,12 @@ fn only_who_has_the_token_gets_in_and_no_page_of_others() {
     let status = |method: &str, path: &str, headers: &[(&str, &str)], body: &str| {
         http_request(at, method, path, headers, body).status
     };
-    for headers in [&[][..], &[("Authorization", "Bearer ")], &[("Authorization", &wrong)], &[("Cookie", "kagiri_session=1.2.3")]]
-    {
+    for headers in [
+        &[][..],
+        &[("Authorization", "Bearer ")],
+        &[("Authorization", &wrong)],
+        &[("Cookie", "kagiri_session=1.2.3")],
+    ] {
         for path in ["/api/v1/session", "/api/v1/jobs", "/api/v1/runs", "/api/v1/none", "/metrics", "/api"] {
             assert_eq!(status("GET", path, headers, ""), 401, "{path} {headers:?}");
         }
@@ -39,7 +45,8 @@ fn only_who_has_the_token_gets_in_and_no_page_of_others() {
     }
     let cookie = cookie.split(';').next().expect("a cookie");
     let with = |more: &[(&'static str, &str)], method: &str| {
-        let headers: Vec<(&str, &str)> = [("Cookie", cookie)].into_iter().chain(more.iter().copied()).collect();
+        let headers: Vec<(&str, &str)> =
+            [("Cookie", cookie)].into_iter().chain(more.iter().copied()).collect();
         status(method, "/api/v1/jobs", &headers, "{\"toml\": \"\"}")
     };
     let (own, foreign) = (format!("http://{at}"), "http://evil.example");
@@ -94,7 +101,10 @@ fn answers_are_bounded_private_and_in_words() {
         http_request(console.address, "GET", path, &[("Authorization", &bearer)], "").text()
     };
     let text = metrics("/metrics");
-    assert!(text.contains("kagiri_jobs{state=\"running\"} 0\n") && text.contains("kagiri_viewers 0\n"), "{text}");
+    assert!(
+        text.contains("kagiri_jobs{state=\"running\"} 0\n") && text.contains("kagiri_viewers 0\n"),
+        "{text}"
+    );
     // A second server on the same data would follow the same jobs.
     world.run(&["serve", "--listen", "127.0.0.1:0"]).fails(1, &["another 'kagiri serve'", "KAGIRI_DATA"]);
     let open = ["serve", "--listen", "0.0.0.0:0"];
@@ -198,7 +208,8 @@ fn tls_serves_beyond_loopback_with_a_secure_cookie() {
     let world = World::new();
     let authority = Authority::new();
     let certified = authority.certify("localhost");
-    let (cert, key) = (world.write("cert.pem", &certified.certificate_pem), world.write("key.pem", &certified.key_pem));
+    let (cert, key) =
+        (world.write("cert.pem", &certified.certificate_pem), world.write("key.pem", &certified.key_pem));
     let ca = world.write("ca.pem", authority.pem());
     let [cert, key, ca] = [&cert, &key, &ca].map(|path| path.to_str().expect("UTF-8"));
     let mut server = world.start(&["serve", "--listen", "0.0.0.0:0", "--tls", cert, "--key", key]);
@@ -232,12 +243,15 @@ fn settings_are_set_for_a_time_and_undone() {
         found["value"].as_str().expect("a value").to_owned()
     };
     assert_eq!(value(), "1");
-    let (status, wrong) = ask("POST", "/settings/set", &json!({ "settings": { "tcp_sack": 7 }, "for_s": 60 }));
+    let (status, wrong) =
+        ask("POST", "/settings/set", &json!({ "settings": { "tcp_sack": 7 }, "for_s": 60 }));
     assert_eq!(status, 422, "{wrong}");
-    let (status, set) = ask("POST", "/settings/set", &json!({ "settings": { "tcp_sack": "0" }, "for_s": 600 }));
+    let (status, set) =
+        ask("POST", "/settings/set", &json!({ "settings": { "tcp_sack": "0" }, "for_s": 600 }));
     assert_eq!((status, value().as_str()), (201, "0"), "{set}");
     assert_eq!((&set["state"], &set["changes"][0]["before"]), (&json!("applied"), &json!("1")));
-    let (status, again) = ask("POST", "/settings/set", &json!({ "settings": { "tcp_sack": "1" }, "for_s": 600 }));
+    let (status, again) =
+        ask("POST", "/settings/set", &json!({ "settings": { "tcp_sack": "1" }, "for_s": 600 }));
     assert_eq!(status, 409, "{again}");
     let id = set["id"].as_str().expect("an id");
     let (status, undone) = ask("POST", &format!("/settings/applied/{id}/undo"), &Value::Null);
@@ -247,7 +261,8 @@ fn settings_are_set_for_a_time_and_undone() {
     let (status, set) = ask("POST", "/settings/set", &json!({ "settings": { "tcp_sack": "0" }, "for_s": 3 }));
     assert_eq!(status, 201, "{set}");
     console.end(Signal::SIGKILL);
-    let list = || Live::start(net.on_with_mounts("a", &world.command(&["tune", "list", "tcp_sack", "--json"])));
+    let list =
+        || Live::start(net.on_with_mounts("a", &world.command(&["tune", "list", "tcp_sack", "--json"])));
     wait_until("restored by its timer", PATIENCE, || {
         list().end(PATIENCE).code(0).json()["settings"][0]["value"] == "1"
     });

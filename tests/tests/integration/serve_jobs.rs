@@ -10,7 +10,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes over loopback for some time, slowly, so that other tests are not disturbed.
 fn plan(name: &str, time: &str) -> String {
-    format!("name = '{name}'\nworkload = 'transfer'\n[transfer]\nrate = '20Mbit/s'\ntime = '{time}'\nomit = '0s'\n")
+    format!(
+        "name = '{name}'\nworkload = 'transfer'\n[transfer]\nrate = '20Mbit/s'\ntime = '{time}'\nomit = '0s'\n"
+    )
 }
 
 fn watched(console: &Console, job: &str, after: &str) -> kagiri_tests::HttpAnswer {
@@ -30,8 +32,12 @@ fn run_is_watched_from_its_beginning_to_its_end_and_stored_with_its_tags() {
     let id = job["id"].as_str().expect("an id");
     let events = watched(&console, id, "").events(|name, _| name == "bye");
     let names: Vec<&str> = events.iter().map(|(name, ..)| name.as_str()).collect();
-    let at = |wanted: &str| names.iter().position(|name| *name == wanted).unwrap_or_else(|| panic!("{wanted}: {names:?}"));
-    assert!(at("run") < at("trial_began") && at("trial_began") < at("progress") && at("progress") < at("trial"));
+    let at = |wanted: &str| {
+        names.iter().position(|name| *name == wanted).unwrap_or_else(|| panic!("{wanted}: {names:?}"))
+    };
+    assert!(
+        at("run") < at("trial_began") && at("trial_began") < at("progress") && at("progress") < at("trial")
+    );
     assert!(at("trial") < at("end") && *names.last().expect("events") == "bye", "{names:?}");
     let progress: Vec<&Value> =
         events.iter().filter(|(name, ..)| name == "progress").map(|(_, _, data)| data).collect();
@@ -49,7 +55,8 @@ fn run_is_watched_from_its_beginning_to_its_end_and_stored_with_its_tags() {
     // A later viewer sees the same; one that comes back only the rest.
     let replay = watched(&console, id, "").events(|name, _| name == "bye");
     assert_eq!(replay.iter().filter(|(name, ..)| name == "progress").count(), progress.len());
-    let trial = events.iter().find(|(name, ..)| name == "trial").map(|(_, id, _)| id.clone()).expect("a trial");
+    let trial =
+        events.iter().find(|(name, ..)| name == "trial").map(|(_, id, _)| id.clone()).expect("a trial");
     let rest = watched(&console, id, &trial).events(|name, _| name == "bye");
     let rest: Vec<&str> = rest.iter().map(|(name, ..)| name.as_str()).collect();
     assert_eq!(rest, ["end", "job", "bye"]);
@@ -71,7 +78,11 @@ fn invalid_plan_names_key_and_line() {
     // The form's keys become the file, and the file the form's keys.
     let plan = json!({ "workload": "transfer", "transfer": { "time": "1s", "host": null } });
     let there = console.answered("POST", "/plans/check", &json!({ "plan": plan }), 200);
-    assert_eq!((&there["valid"], &there["plan"]["transfer"]["time"]), (&json!(true), &json!("1s")), "{there}");
+    assert_eq!(
+        (&there["valid"], &there["plan"]["transfer"]["time"]),
+        (&json!(true), &json!("1s")),
+        "{there}"
+    );
     let back = console.answered("POST", "/plans/check", &json!({ "toml": there["toml"] }), 200);
     assert_eq!(back["plan"], there["plan"]);
     assert!(back["cost_s"].is_number() && back["cost_words"].is_string());
@@ -85,7 +96,7 @@ fn jobs_on_one_host_queue_and_a_stopped_one_keeps_what_it_measured() {
     let _beside = beside_others();
     let world = World::new();
     let console = Console::start(&world);
-    let long = console.run(&(plan("long", "1s") + "\n") .replace("workload", "repeats = 100\nworkload"));
+    let long = console.run(&(plan("long", "1s") + "\n").replace("workload", "repeats = 100\nworkload"));
     let second = console.run(&plan("second", "1s"));
     let third = console.run(&plan("third", "1s"));
     // One trial is measured.

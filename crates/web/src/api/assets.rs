@@ -103,7 +103,8 @@ pub async fn page(State(app): State<Shared>, method: Method, uri: Uri, headers: 
 
 fn sent(page: Page, asked: &HeaderMap) -> Response {
     let ending = page.name.rsplit('.').next().unwrap_or_default();
-    let kind = KINDS.iter().find(|(known, _)| *known == ending).map_or("application/octet-stream", |(_, kind)| kind);
+    let kind =
+        KINDS.iter().find(|(known, _)| *known == ending).map_or("application/octet-stream", |(_, kind)| kind);
     let cache = match page.name.starts_with(HASHED) && page.etag.is_some() {
         true => "private, max-age=31536000, immutable",
         false => "no-cache",

@@ -23,9 +23,13 @@ pub struct Wanted {
 }
 
 pub async fn show(State(app): State<Shared>, Query(wanted): Query<Wanted>) -> ApiResult<Json<Value>> {
-    let ids: Vec<String> = wanted.ids.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect();
+    let ids: Vec<String> =
+        wanted.ids.split(',').map(str::trim).filter(|id| !id.is_empty()).map(str::to_owned).collect();
     if ids.len() < 2 || ids.len() > RUNS_MAX {
-        return Err(ApiError::invalid(format!("name 2 to {RUNS_MAX} runs, separated by commas"), Some("ids")));
+        return Err(ApiError::invalid(
+            format!("name 2 to {RUNS_MAX} runs, separated by commas"),
+            Some("ids"),
+        ));
     }
     app.with_store(move |store| compared(store, &ids)).await.map(Json)
 }
@@ -104,7 +108,9 @@ fn row(ids: &[String], variant: &str, load: Option<f64>, sides: &Sides<'_>) -> V
     let other = |id: &String| sides.iter().find(|(run, _)| run == id).map(|(_, difference)| *difference);
     let others: Vec<Value> = ids.iter().skip(1).map(|id| change(other(id))).collect();
     let mut values = vec![sample(&first.a)];
-    values.extend(ids.iter().skip(1).map(|id| other(id).map_or(Value::Null, |difference| sample(&difference.b))));
+    values.extend(
+        ids.iter().skip(1).map(|id| other(id).map_or(Value::Null, |difference| sample(&difference.b))),
+    );
     let second = others.first().cloned().unwrap_or_default();
     json!({
         "variant": variant,
@@ -145,7 +151,9 @@ fn verdict(comparison: &Comparison) -> &'static str {
         (true, true) => "mixed",
         (true, false) => "better",
         (false, true) => "worse",
-        (false, false) if !changes.is_empty() && changes.iter().all(|change| *change == Change::Equal) => "equal",
+        (false, false) if !changes.is_empty() && changes.iter().all(|change| *change == Change::Equal) => {
+            "equal"
+        }
         _ => "unknown",
     }
 }

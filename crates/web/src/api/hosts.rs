@@ -118,7 +118,8 @@ pub async fn list(State(app): State<Shared>) -> ApiResult<Json<Value>> {
     app.agents.refresh(&app).await;
     // What keeps the list from being made is an error only of who asks for it.
     if let Some(problem) = app.agents.lock().problem.clone() {
-        let busy = app.jobs.snapshot().iter().any(|job| job.state == JobState::Running && job.targets.uses_fleet());
+        let busy =
+            app.jobs.snapshot().iter().any(|job| job.state == JobState::Running && job.targets.uses_fleet());
         if !busy {
             return Err(crate::error::ApiError::new(
                 http::StatusCode::BAD_GATEWAY,

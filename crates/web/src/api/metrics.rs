@@ -81,7 +81,9 @@ fn live_numbers(page: &mut String, jobs: &[Job]) {
     family(page, "job_live", "gauge", help, |add| {
         for job in active() {
             let [id, workload] = labels(job);
-            for (name, value) in job.live.numbers.iter().filter_map(|(name, value)| Some((name, value.as_f64()?))) {
+            for (name, value) in
+                job.live.numbers.iter().filter_map(|(name, value)| Some((name, value.as_f64()?)))
+            {
                 add(&[(id.0, &id.1), (workload.0, &workload.1), ("name", name)], value);
             }
         }
@@ -107,7 +109,8 @@ fn classes(page: &mut String, status: &Value) {
     ] {
         family(page, name, kind, help, |add| {
             for (interface, class) in &all {
-                let labels = [("interface", *interface), ("class", class["name"].as_str().unwrap_or_default())];
+                let labels =
+                    [("interface", *interface), ("class", class["name"].as_str().unwrap_or_default())];
                 class[key].as_f64().into_iter().for_each(|value| add(&labels, value * scale));
             }
         });

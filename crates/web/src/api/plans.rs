@@ -14,14 +14,13 @@ use crate::error::{ApiError, ApiResult, read};
 use crate::plans;
 
 pub async fn workloads() -> Json<Value> {
-    let metric = |spec: &MetricSpec| {
-        json!({ "name": spec.name, "unit": spec.unit, "better": spec.better, "help": spec.meaning })
-    };
+    let metric = |spec: &MetricSpec| json!({ "name": spec.name, "unit": spec.unit, "better": spec.better, "help": spec.meaning });
     let one = |workload: &&dyn workload::AnyWorkload| {
         let schema = workload.schema();
         let metrics: Vec<Value> = workload.metrics().iter().map(metric).collect();
         // Its unit may depend on the settings; this is that of the defaults.
-        let unit = workload.resolve(&json!({})).and_then(|settings| Ok(workload.configure(&settings)?.load_unit()));
+        let unit =
+            workload.resolve(&json!({})).and_then(|settings| Ok(workload.configure(&settings)?.load_unit()));
         json!({
             "name": workload.name(),
             "command": workload.command(),
@@ -67,9 +66,8 @@ struct Written {
 pub async fn check(State(app): State<Shared>, body: Bytes) -> ApiResult<Json<Value>> {
     let text = match read(&body)? {
         Written { toml: Some(text), plan: None } => text,
-        Written { toml: None, plan: Some(plan) } => {
-            plans::to_toml(&Value::Object(plan)).map_err(|problem| ApiError::invalid(problem, Some("plan")))?
-        }
+        Written { toml: None, plan: Some(plan) } => plans::to_toml(&Value::Object(plan))
+            .map_err(|problem| ApiError::invalid(problem, Some("plan")))?,
         _ => return Err(ApiError::invalid("write either 'toml' or 'plan'", None)),
     };
     let (checked, text) = checked(&app, text).await?;

@@ -47,7 +47,8 @@ pub async fn check(State(app): State<Shared>, body: Bytes) -> ApiResult<Json<Val
             file.write_all(policy.toml.as_bytes())?;
             Ok(file)
         };
-        write().map_err(|error: std::io::Error| ApiError::internal(format!("cannot write the policy: {error}")))
+        write()
+            .map_err(|error: std::io::Error| ApiError::internal(format!("cannot write the policy: {error}")))
     })
     .await?;
     let judged = app.program.json(&words!["qos", "check", "--json", file.path()], WITHIN).await;

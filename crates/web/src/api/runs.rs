@@ -219,7 +219,9 @@ mod tests {
                 Wanted { q: Some(q.into()), tag: own(tag), workload: own(workload), ..Wanted::default() };
             wanted.matches(&run, &annotation)
         };
-        assert!(matches("", None, None) && matches("servers update NIGHT 1127", Some("night"), Some("stream")));
+        assert!(
+            matches("", None, None) && matches("servers update NIGHT 1127", Some("night"), Some("stream"))
+        );
         assert!(matches("", Some(""), Some("")));
         for (q, tag, workload) in
             [("servers other", None, None), ("", Some("nigh"), None), ("", None, Some("transfer"))]

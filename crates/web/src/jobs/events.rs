@@ -123,10 +123,6 @@ impl JobStream {
         // Without a viewer nobody receives it.
         let _ = self.sender.send(chunk);
     }
-
-    pub fn viewers(&self) -> usize {
-        self.sender.receiver_count()
-    }
 }
 
 /// Lines as events.

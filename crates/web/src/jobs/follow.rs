@@ -148,7 +148,8 @@ fn how_it_ended(job: &Job, code: Option<i32>, stderr: &str) -> (State, Option<St
     match (code, job.live.run_state.as_deref()) {
         (Some(INTERRUPTED), _) | (_, Some("interrupted")) => {
             let kept = job.live.run_state.is_some();
-            let words = if kept { "stopped; what was measured is stored" } else { "stopped before a trial ended" };
+            let words =
+                if kept { "stopped; what was measured is stored" } else { "stopped before a trial ended" };
             (State::Interrupted, Some(words.to_owned()))
         }
         (Some(0), _) | (None, Some("complete")) => (State::Ended, None),
@@ -158,9 +159,10 @@ fn how_it_ended(job: &Job, code: Option<i32>, stderr: &str) -> (State, Option<St
         (None, None) if job.state == State::Stopping => {
             (State::Interrupted, Some("its process was ended at once".to_owned()))
         }
-        (None, None) if stderr.trim().is_empty() => {
-            (State::Failed, Some("its process ended before the run did; finished trials are stored".to_owned()))
-        }
+        (None, None) if stderr.trim().is_empty() => (
+            State::Failed,
+            Some("its process ended before the run did; finished trials are stored".to_owned()),
+        ),
         _ => (State::Failed, error()),
     }
 }

@@ -160,7 +160,9 @@ impl Job {
         let left_s = live.left_s.filter(|_| is_live);
         let done = match self.state {
             State::Ended => Some(1.0),
-            _ => elapsed_s.zip(left_s).map(|(elapsed, left)| elapsed / (elapsed + left).max(f64::MIN_POSITIVE)),
+            _ => {
+                elapsed_s.zip(left_s).map(|(elapsed, left)| elapsed / (elapsed + left).max(f64::MIN_POSITIVE))
+            }
         };
         json!({
             "id": self.id,
@@ -223,13 +225,19 @@ mod tests {
             job.live.take(&event);
         }
         let view = job.view(None, "desk");
-        assert_eq!((&view["done"], &view["load"], &view["unit"]), (&json!(0.5), &json!(4.0), &json!("flows")));
+        assert_eq!(
+            (&view["done"], &view["load"], &view["unit"]),
+            (&json!(0.5), &json!(4.0), &json!("flows"))
+        );
         assert_eq!((&view["targets"], &view["phase"]), (&json!(["desk"]), &json!("search")));
         // What is not known is null, and of an ended job nothing is under way.
         job.live.take(&json!({"event": "progress", "elapsed_s": 6.0, "left_s": null, "live": {}}));
         assert_eq!(job.view(None, "desk")["done"], Value::Null);
         job.state = State::Failed;
         let view = job.view(None, "desk");
-        assert_eq!((&view["left_s"], &view["load"], &view["done"]), (&Value::Null, &Value::Null, &Value::Null));
+        assert_eq!(
+            (&view["left_s"], &view["load"], &view["done"]),
+            (&Value::Null, &Value::Null, &Value::Null)
+        );
     }
 }

@@ -104,10 +104,6 @@ impl Jobs {
         self.folder.join(id)
     }
 
-    pub fn host_name(&self) -> &str {
-        &self.host_name
-    }
-
     /// Adds a job to the queue.
     /// Errors: the queue is full, or the disk.
     pub fn create(&self, new: NewJob) -> ApiResult<Value> {
@@ -135,7 +131,7 @@ impl Jobs {
         };
         let (id, folder) = (job.id.clone(), self.folder_of(&job.id));
         let written = make_folder(&folder)
-            .and_then(|()| files::write(&files::plan_file(&folder), new.toml.as_bytes()))
+            .and_then(|()| write(&files::plan_file(&folder), new.toml.as_bytes()))
             .and_then(|()| plans::write_companions(&new.toml, &folder))
             .and_then(|()| files::write_job(&folder, &job));
         if let Err(error) = written {
@@ -182,7 +178,12 @@ impl Jobs {
                     sys::process::interrupt(process.pid, process.start_ticks).map_err(ApiError::internal)?;
                     job.state = State::Stopping;
                 }
-                _ => return Err(ApiError::conflict(format!("job {id} does not run: it is {}", job.state.name()))),
+                _ => {
+                    return Err(ApiError::conflict(format!(
+                        "job {id} does not run: it is {}",
+                        job.state.name()
+                    )));
+                }
             }
             self.keep(job);
         }
@@ -217,12 +218,6 @@ impl Jobs {
     pub fn stream(&self, id: &str) -> Arc<JobStream> {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(streams.entry(id.to_owned()).or_insert_with(|| Arc::new(JobStream::new())))
-    }
-
-    /// Viewers of all jobs.
-    pub fn viewers(&self) -> usize {
-        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        streams.values().map(|stream| stream.viewers()).sum()
     }
 
     /// Keeps runs from beginning that need the agents, while they are listed. `None`: one runs.

@@ -52,7 +52,8 @@ fn begin(jobs: &Jobs) -> (Begun, Vec<String>) {
     let waiting: Vec<String> =
         all.values().filter(|job| job.state == State::Queued).map(|job| job.id.clone()).collect();
     for id in waiting {
-        let reason = reason_to_wait(&all, &id, foreign.as_ref(), jobs.is_fleet_listed.load(Ordering::Relaxed));
+        let reason =
+            reason_to_wait(&all, &id, foreign.as_ref(), jobs.is_fleet_listed.load(Ordering::Relaxed));
         let Some(job) = all.get_mut(&id) else { continue };
         if reason.is_none() {
             match spawn(jobs, job) {
@@ -97,7 +98,10 @@ fn foreign(jobs: &Jobs) -> Option<Foreign> {
     let measured = Store::open_to_read(&jobs.data_dir).and_then(|store| store.measured_now()).ok()?;
     let own: Vec<u32> = {
         let all = jobs.lock();
-        all.values().filter(|job| job.state.is_active()).filter_map(|job| Some(job.process?.pid as u32)).collect()
+        all.values()
+            .filter(|job| job.state.is_active())
+            .filter_map(|job| Some(job.process?.pid as u32))
+            .collect()
     };
     measured.into_iter().find(|(_, pid)| !own.contains(pid))
 }

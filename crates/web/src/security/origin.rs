@@ -59,11 +59,13 @@ mod tests {
     #[test]
     fn host_is_a_name_of_this_server_or_an_address() {
         let names = Names::new(["Desk.example".to_owned()], false);
-        for own in ["localhost:7890", "127.0.0.1", "[::1]:7890", "10.0.0.2:1", "desk.example:7890", "DESK.EXAMPLE"]
+        for own in
+            ["localhost:7890", "127.0.0.1", "[::1]:7890", "10.0.0.2:1", "desk.example:7890", "DESK.EXAMPLE"]
         {
             assert!(names.is_host(&headers(own, None)), "{own}");
         }
-        for foreign in ["evil.example", "localhost.evil.example:7890", "desk.example.evil", "", "[::1", "127.0.0.1.nip"]
+        for foreign in
+            ["evil.example", "localhost.evil.example:7890", "desk.example.evil", "", "[::1", "127.0.0.1.nip"]
         {
             assert!(!names.is_host(&headers(foreign, None)), "{foreign}");
         }

@@ -142,7 +142,8 @@ mod tests {
         assert!(token.is_session(&session, 1000) && token.is_session(&session, 999 + SESSION_S));
         assert!(!token.is_session(&session, 1000 + SESSION_S));
         let later = session.replacen('6', "7", 1);
-        for forged in [later.as_str(), "", "..", "1.2", &session[..session.len() - 1], &format!("{session}0")] {
+        for forged in [later.as_str(), "", "..", "1.2", &session[..session.len() - 1], &format!("{session}0")]
+        {
             assert!(forged == session || !token.is_session(forged, 1000), "{forged}");
         }
         assert!(!Token::new(&"b".repeat(TOKEN_DIGITS)).is_session(&session, 1000));

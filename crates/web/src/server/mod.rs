@@ -70,7 +70,9 @@ pub async fn serve(
 /// Errors: it is in use, or none of this host.
 pub async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| {
-        format!("cannot listen at {address}; is another 'kagiri serve' running? Choose another port with --listen")
+        format!(
+            "cannot listen at {address}; is another 'kagiri serve' running? Choose another port with --listen"
+        )
     })
 }
 

@@ -32,7 +32,9 @@ pub fn acceptor(files: &TlsFiles) -> anyhow::Result<TlsAcceptor> {
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .with_context(|| format!("{} and {} do not fit", files.certificates.display(), files.key.display()))?;
+        .with_context(|| {
+            format!("{} and {} do not fit", files.certificates.display(), files.key.display())
+        })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -22,14 +22,16 @@ const LISTEN: &str = "127.0.0.1:7890";
 
 /// Serve the console: plans, runs, hosts, settings and policies in the browser.
 #[derive(Args)]
-#[command(after_help = "Prints an address with a login token; open it in a browser. Who has the token can do \
+#[command(
+    after_help = "Prints an address with a login token; open it in a browser. Who has the token can do \
     what you can do with kagiri on this machine. Runs are processes of their own: they go on if the server \
     ends, and a new server finds them. docs/console.md describes the pages, the API and its security.\n\n\
     Examples:\n  \
     kagiri serve\n  \
     ssh -L 7890:127.0.0.1:7890 nas kagiri serve    the console of another host\n  \
     kagiri serve --listen 10.0.0.2:7890 --tls cert.pem --key key.pem --name nas.example\n  \
-    kagiri serve --fleet tls/0.0.0.0:7447 --credentials fleet/bundles/coordinator")]
+    kagiri serve --fleet tls/0.0.0.0:7447 --credentials fleet/bundles/coordinator"
+)]
 pub struct Serve {
     /// Where to listen; beyond loopback only with --tls
     #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN)]

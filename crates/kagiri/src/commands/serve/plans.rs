@@ -66,8 +66,9 @@ fn targets(plan: &Plan) -> Targets {
     }
     let roles = BUILT_IN.workload(&plan.workload).map(|workload| workload.roles()).unwrap_or_default();
     let is_here = plan.variants.iter().any(|variant| {
-        let is_placed_elsewhere =
-            |role: &base::placement::Role| variant.place.get(role.name).is_some_and(|wish| !wish.matches(HERE));
+        let is_placed_elsewhere = |role: &base::placement::Role| {
+            variant.place.get(role.name).is_some_and(|wish| !wish.matches(HERE))
+        };
         !roles.iter().all(is_placed_elsewhere)
     });
     let mut targets = Targets { is_here, ..Targets::default() };

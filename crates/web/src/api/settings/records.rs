@@ -80,9 +80,11 @@ impl Records {
     pub fn views(&self, running: &Value) -> Vec<Value> {
         let mut own = self.all();
         own.sort_by_key(|setting| std::cmp::Reverse(setting.began));
-        let of_others = running.as_array().into_iter().flatten().filter(|record| {
-            !own.iter().any(|setting| record["pid"] == setting.process.pid)
-        });
+        let of_others = running
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|record| !own.iter().any(|setting| record["pid"] == setting.process.pid));
         let others: Vec<Value> = of_others.filter_map(view_of_other).collect();
         own.iter().map(|setting| self.view(setting)).chain(others).collect()
     }
@@ -151,9 +153,7 @@ fn foreign_id(process: Process) -> String {
 }
 
 fn view_of_other(record: &Value) -> Option<Value> {
-    let change = |one: &Value| {
-        json!({ "name": one["name"], "before": null, "value": one["value"], "outcome": null, "note": null })
-    };
+    let change = |one: &Value| json!({ "name": one["name"], "before": null, "value": one["value"], "outcome": null, "note": null });
     Some(json!({
         "id": foreign_id(process_of(record)?),
         "from_console": false,
