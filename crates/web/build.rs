@@ -27,8 +27,8 @@ fn main() -> io::Result<()> {
             let name = path.strip_prefix(&pages).expect("a file below").display().to_string();
             let _ = writeln!(
                 assets,
-                "Embedded {{ name: {name:?}, plain: include_bytes!({path:?}), gzip: include_bytes!({gzip:?}), \
-                 etag: \"\\\"{:016x}\\\"\" }},",
+                "Embedded {{ name: {name:?}, plain: include_bytes!({path:?}), \
+                 gzip: include_bytes!({gzip:?}), etag: \"\\\"{:016x}\\\"\" }},",
                 fnv(&content)
             );
         }

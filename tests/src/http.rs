@@ -92,7 +92,7 @@ impl HttpAnswer {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// Reads server-sent events (name, id, data) until one of them is the last that is wanted, or none follows.
+    /// Reads server-sent events (name, id, data) up to the last that is wanted, or until none follows.
     pub fn events(&mut self, is_last: impl Fn(&str, &Value) -> bool) -> Vec<(String, String, Value)> {
         let (mut all, mut text) = (Vec::new(), String::new());
         loop {

@@ -72,7 +72,8 @@ fn check(app: &Shared, request: &Request, is_api: bool) -> Result<(), ApiError> 
     match login(app, headers) {
         Login::None => Err(ApiError::new(
             StatusCode::UNAUTHORIZED,
-            "log in with the address that 'kagiri serve' printed, or send its token: Authorization: Bearer TOKEN",
+            "log in with the address that 'kagiri serve' printed, or send its token: \
+             Authorization: Bearer TOKEN",
         )),
         Login::Cookie if !is_safe && headers.get(CSRF_HEADER).is_none_or(|value| value != "1") => {
             Err(ApiError::new(StatusCode::FORBIDDEN, "the header 'X-Kagiri: 1' is missing"))

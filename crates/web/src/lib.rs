@@ -1,4 +1,4 @@
-//! The console in the browser: its HTTP server. Pages, an API that is described in `openapi.json`, and events.
+//! The HTTP server of the console in the browser: pages, an API that `openapi.json` describes, and events.
 //!
 //! Runs are processes of this program (`kagiri run`), and so is what changes the kernel's settings or the
 //! sockets of other programs: each has its own undo journal, and none ends with this server.
@@ -43,8 +43,8 @@ pub fn serve(
 ) -> anyhow::Result<()> {
     if !config.listen.ip().is_loopback() && config.tls.is_none() {
         bail!(
-            "--listen {}: the login would cross the network in clear text; add --tls CERT --key KEY, or listen \
-             at 127.0.0.1 and use ssh -L",
+            "--listen {}: the login would cross the network in clear text; add --tls CERT --key KEY, or \
+             listen at 127.0.0.1 and use ssh -L",
             config.listen
         );
     }

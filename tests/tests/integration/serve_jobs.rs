@@ -10,9 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes over loopback for some time, slowly, so that other tests are not disturbed.
 fn plan(name: &str, time: &str) -> String {
-    format!(
-        "name = '{name}'\nworkload = 'transfer'\n[transfer]\nrate = '20Mbit/s'\ntime = '{time}'\nomit = '0s'\n"
-    )
+    format!("name = '{name}'\nworkload = 'transfer'\n[transfer]\nrate = '20Mbit/s'\ntime = '{time}'\n")
 }
 
 fn watched(console: &Console, job: &str, after: &str) -> kagiri_tests::HttpAnswer {

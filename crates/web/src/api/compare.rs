@@ -133,7 +133,9 @@ fn sample(sample: &Sample) -> Value {
 
 fn change(difference: Option<&Difference>) -> Value {
     let Some(found) = difference else {
-        return json!({ "change_percent": null, "change_interval": null, "verdict": "unknown", "reason": null });
+        return json!({
+            "change_percent": null, "change_interval": null, "verdict": "unknown", "reason": null,
+        });
     };
     json!({
         "change_percent": found.difference_percent,

@@ -74,7 +74,10 @@ impl Agents {
                 "name": agent["name"],
                 "is_this": false,
                 "address": agent["address"],
-                "state": state(*is_present || running.is_some(), running.is_some() || !agent["busy"].is_null()),
+                "state": state(
+                    *is_present || running.is_some(),
+                    running.is_some() || !agent["busy"].is_null(),
+                ),
                 "version": agent["kagiri"],
                 "cores": null,
                 "kernel": agent["kernel"],

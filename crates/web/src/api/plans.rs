@@ -14,7 +14,10 @@ use crate::error::{ApiError, ApiResult, read};
 use crate::plans;
 
 pub async fn workloads() -> Json<Value> {
-    let metric = |spec: &MetricSpec| json!({ "name": spec.name, "unit": spec.unit, "better": spec.better, "help": spec.meaning });
+    let metric = |spec: &MetricSpec| {
+        let MetricSpec { name, unit, better, meaning } = spec;
+        json!({ "name": name, "unit": unit, "better": better, "help": meaning })
+    };
     let one = |workload: &&dyn workload::AnyWorkload| {
         let schema = workload.schema();
         let metrics: Vec<Value> = workload.metrics().iter().map(metric).collect();

@@ -219,8 +219,8 @@ mod tests {
         let mut job = job(State::Running);
         for event in [
             json!({"event": "run", "unit": "flows"}),
-            json!({"event": "trial_began", "variant": "v", "load": 4, "phase": "search", "elapsed_s": 1.0, "left_s": 9.0}),
-            json!({"event": "progress", "done": 0.5, "elapsed_s": 5.0, "left_s": 5.0, "live": {"x_bit_per_s": 1.0}}),
+            json!({"event": "trial_began", "variant": "v", "load": 4, "phase": "search", "elapsed_s": 1.0}),
+            json!({"event": "progress", "done": 0.5, "elapsed_s": 5.0, "left_s": 5.0, "live": {"x_ms": 1.0}}),
         ] {
             job.live.take(&event);
         }

@@ -153,7 +153,10 @@ fn foreign_id(process: Process) -> String {
 }
 
 fn view_of_other(record: &Value) -> Option<Value> {
-    let change = |one: &Value| json!({ "name": one["name"], "before": null, "value": one["value"], "outcome": null, "note": null });
+    let change = |one: &Value| {
+        let (name, value) = (&one["name"], &one["value"]);
+        json!({ "name": name, "before": null, "value": value, "outcome": null, "note": null })
+    };
     Some(json!({
         "id": foreign_id(process_of(record)?),
         "from_console": false,
