@@ -48,8 +48,8 @@ impl PlanChecker for Plans {
             cost_words: length_words(&bound, estimate.is_search()),
             needs_root: plan.lab.is_some() || plan.variants.iter().any(changes),
             targets,
-            name: plan.name,
-            workload: plan.workload,
+            name: plan.name.clone(),
+            workload: plan.workload.clone(),
         })
     }
 }
