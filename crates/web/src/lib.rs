@@ -41,13 +41,7 @@ pub fn serve(
     stop: Arc<AtomicBool>,
     ready: impl FnOnce(SocketAddr, &str),
 ) -> anyhow::Result<()> {
-    if !config.listen.ip().is_loopback() && config.tls.is_none() {
-        bail!(
-            "--listen {}: the login would cross the network in clear text; add --tls CERT --key KEY, or \
-             listen at 127.0.0.1 and use ssh -L",
-            config.listen
-        );
-    }
+    check_listen(config.listen, config.tls.is_some()).map_err(anyhow::Error::msg)?;
     let folder = config.data_dir.join("console");
     jobs::make_folder(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let _lock = lock(&folder)?;
@@ -80,6 +74,17 @@ pub fn serve(
     // Streams of events would keep it from ending.
     runtime.shutdown_background();
     served
+}
+
+/// Errors: other hosts could read the token.
+pub fn check_listen(listen: SocketAddr, is_tls: bool) -> Result<(), String> {
+    match listen.ip().is_loopback() || is_tls {
+        true => Ok(()),
+        false => Err(format!(
+            "--listen {listen}: the login would cross the network in clear text; add --tls CERT --key KEY, or \
+             listen at 127.0.0.1 and use ssh -L"
+        )),
+    }
 }
 
 /// Keeps a second server from the same jobs.

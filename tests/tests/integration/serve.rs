@@ -108,7 +108,7 @@ fn answers_are_bounded_private_and_in_words() {
     // A second server on the same data would follow the same jobs.
     world.run(&["serve", "--listen", "127.0.0.1:0"]).fails(1, &["another 'kagiri serve'", "KAGIRI_DATA"]);
     let open = ["serve", "--listen", "0.0.0.0:0"];
-    world.run(&open).fails(1, &["clear text", "--tls"]);
+    world.run(&open).fails(2, &["clear text", "--tls"]);
     let ended = console.end(Signal::SIGINT).code(0);
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
 }

@@ -69,6 +69,7 @@ impl Serve {
                 dir.display()
             )));
         }
+        web::check_listen(self.listen, self.tls.is_some()).map_err(Failure::Usage)?;
         let data_dir = std::path::absolute(dirs::data_dir()?).context("cannot name the folder of results")?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let scheme = if self.tls.is_some() { "https" } else { "http" };
