@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::api::assets::Pages;
 use crate::api::hosts::Agents;
-use crate::config::{Config, PlanChecker};
+use crate::config::{Commands, Config};
 use crate::error::{ApiError, ApiResult};
 use crate::jobs::Jobs;
 use crate::program::Program;
@@ -32,7 +32,7 @@ pub struct App {
     pub program: Arc<Program>,
     pub agents: Agents,
     pub pages: Pages,
-    pub plans: Arc<dyn PlanChecker>,
+    pub commands: Arc<dyn Commands>,
     pub fleet: Vec<OsString>,
     pub data_dir: PathBuf,
     /// Folder of the console itself, below the stored runs.
@@ -62,7 +62,7 @@ impl App {
             program,
             agents: Agents::default(),
             pages: Pages::new(config.pages),
-            plans: config.plans,
+            commands: config.commands,
             fleet: config.fleet,
             data_dir: config.data_dir,
             folder,

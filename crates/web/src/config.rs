@@ -22,7 +22,7 @@ pub struct Config {
     pub fleet: Vec<OsString>,
     /// Folder that the pages are read from, instead of those of this build.
     pub pages: Option<PathBuf>,
-    pub plans: Arc<dyn PlanChecker>,
+    pub commands: Arc<dyn Commands>,
 }
 
 #[derive(Debug, Clone)]
@@ -31,11 +31,14 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// Checks plans as `kagiri run` does.
-pub trait PlanChecker: Send + Sync {
-    /// `folder`: paths in the plan are relative to it.
+/// What only the program's commands know.
+pub trait Commands: Send + Sync {
+    /// Checks a plan as `kagiri run` does. `folder`: paths in the plan are relative to it.
     /// Errors: the first problem of the plan.
-    fn check(&self, text: &str, folder: &Path) -> Result<CheckedPlan, PlanProblem>;
+    fn check_plan(&self, text: &str, folder: &Path) -> Result<CheckedPlan, PlanProblem>;
+
+    /// The help of a command in one sentence. `command`: its words after `kagiri`.
+    fn summary(&self, command: &str) -> Option<String>;
 }
 
 #[derive(Debug, Clone, PartialEq)]

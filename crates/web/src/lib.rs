@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, bail};
 
 use crate::app::App;
-pub use crate::config::{CheckedPlan, Config, PlanChecker, PlanProblem, Targets, TlsFiles};
+pub use crate::config::{CheckedPlan, Commands, Config, PlanProblem, Targets, TlsFiles};
 use crate::jobs::Jobs;
 use crate::program::Program;
 use crate::security::Token;

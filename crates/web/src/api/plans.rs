@@ -13,7 +13,7 @@ use crate::config::{CheckedPlan, PlanProblem};
 use crate::error::{ApiError, ApiResult, read};
 use crate::plans;
 
-pub async fn workloads() -> Json<Value> {
+pub async fn workloads(State(app): State<Shared>) -> Json<Value> {
     let metric = |spec: &MetricSpec| {
         let MetricSpec { name, unit, better, meaning } = spec;
         json!({ "name": name, "unit": unit, "better": better, "help": meaning })
@@ -27,7 +27,7 @@ pub async fn workloads() -> Json<Value> {
         json!({
             "name": workload.name(),
             "command": workload.command(),
-            "summary": schema["description"],
+            "summary": app.commands.summary(workload.command()),
             "load_unit": unit.ok(),
             "roles": workload.roles(),
             "metrics": metrics,
@@ -79,8 +79,8 @@ pub async fn check(State(app): State<Shared>, body: Bytes) -> ApiResult<Json<Val
 
 /// The check of a plan, and its text again.
 pub async fn checked(app: &Shared, text: String) -> ApiResult<(Result<CheckedPlan, PlanProblem>, String)> {
-    let (plans, folder) = (app.plans.clone(), app.folder.join("plans"));
-    blocking(move || Ok((plans.check(&text, &folder), text))).await
+    let (commands, folder) = (app.commands.clone(), app.folder.join("plans"));
+    blocking(move || Ok((commands.check_plan(&text, &folder), text))).await
 }
 
 /// What the check says.

@@ -1,6 +1,6 @@
 //! `kagiri serve`: the console in the browser.
 
-mod plans;
+mod known;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use web::{Config, TlsFiles};
 
-use self::plans::Plans;
+use self::known::KnownCommands;
 use crate::exit::{Code, Failure, Outcome};
 use crate::host_facts::host_name;
 use crate::hosts::HostArgs;
@@ -83,7 +83,7 @@ impl Serve {
             host_name: host_name()?,
             fleet: fleet_words(&hosts),
             pages: self.pages,
-            plans: Arc::new(Plans::new(hosts)),
+            commands: Arc::new(KnownCommands::new(hosts)),
         };
         let name = self.name.into_iter().next().unwrap_or_else(|| config.host_name.clone());
         let ready = |address: SocketAddr, token: &str| {

@@ -1,13 +1,16 @@
-//! The check of a plan for the console: that of `kagiri run`, with its cost and its hosts.
+//! What the console asks the commands: the check of a plan, which is that of `kagiri run`, with its cost and its
+//! hosts; and what a command is for.
 
 use std::path::Path;
 
 use base::part::HERE;
 use base::plan::Plan;
+use clap::CommandFactory;
 use run::engine;
 use run::registry::BUILT_IN;
-use web::{CheckedPlan, PlanChecker, PlanProblem, Targets};
+use web::{CheckedPlan, Commands, PlanProblem, Targets};
 
+use crate::cli::Cli;
 use crate::commands::run::with_absolute_paths;
 use crate::estimate::Estimate;
 use crate::hosts::{self, HostArgs};
@@ -15,19 +18,19 @@ use crate::placement_check::Places;
 use crate::progress::length_words;
 use crate::session::check_plan;
 
-pub struct Plans {
+pub struct KnownCommands {
     /// Where the agents join.
     hosts: HostArgs,
 }
 
-impl Plans {
+impl KnownCommands {
     pub fn new(hosts: HostArgs) -> Self {
         Self { hosts }
     }
 }
 
-impl PlanChecker for Plans {
-    fn check(&self, text: &str, folder: &Path) -> Result<CheckedPlan, PlanProblem> {
+impl Commands for KnownCommands {
+    fn check_plan(&self, text: &str, folder: &Path) -> Result<CheckedPlan, PlanProblem> {
         let plan = BUILT_IN.read_plan(text).map_err(|error| PlanProblem {
             message: error.without_line(),
             field: error.key.clone(),
@@ -51,6 +54,15 @@ impl PlanChecker for Plans {
             name: plan.name.clone(),
             workload: plan.workload.clone(),
         })
+    }
+
+    fn summary(&self, command: &str) -> Option<String> {
+        let program = Cli::command();
+        let mut found = &program;
+        for word in command.split(' ') {
+            found = found.find_subcommand(word)?;
+        }
+        found.get_about().map(ToString::to_string)
     }
 }
 
@@ -88,7 +100,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str) -> Result<CheckedPlan, PlanProblem> {
-        Plans::new(HostArgs::default()).check(text, Path::new("/nowhere"))
+        KnownCommands::new(HostArgs::default()).check_plan(text, Path::new("/nowhere"))
     }
 
     #[test]
@@ -100,6 +112,15 @@ mod tests {
         let placed = "workload = 'transfer'\n[place]\nserver = 'nas'\nclients = 'pc-[1-2]'\n";
         let plan = check(placed).unwrap();
         assert_eq!(plan.targets.hosts, ["nas", "pc-1", "pc-2"]);
+    }
+
+    #[test]
+    fn every_workload_has_a_summary() {
+        let known = KnownCommands::new(HostArgs::default());
+        for workload in BUILT_IN.workloads() {
+            let summary = known.summary(workload.command());
+            assert!(summary.is_some_and(|summary| summary.len() > 20), "{}", workload.command());
+        }
     }
 
     #[test]
