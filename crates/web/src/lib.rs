@@ -32,7 +32,8 @@ use crate::security::Token;
 /// Threads for requests; what waits for the disk has others.
 const THREADS: usize = 2;
 const BLOCKING_THREADS_MAX: usize = 64;
-const THREAD_STACK_BYTES: usize = 1 << 20;
+/// Plans of others may nest deeply, as far as their parsers allow.
+const THREAD_STACK_BYTES: usize = 4 << 20;
 
 /// Serves until `stop` is set. `ready` gets the address and the login token once it listens.
 /// Errors: the address is in use or unsafe, another server uses the folder, or the token cannot be read.
