@@ -21,10 +21,11 @@ fn only_who_has_the_token_gets_in_and_no_page_of_others() {
     let status = |method: &str, path: &str, headers: &[(&str, &str)], body: &str| {
         http_request(at, method, path, headers, body).status
     };
+    let none: &[(&str, &str)] = &[];
     for headers in [
-        &[][..],
+        none,
         &[("Authorization", "Bearer ")],
-        &[("Authorization", &wrong)],
+        &[("Authorization", wrong.as_str())],
         &[("Cookie", "kagiri_session=1.2.3")],
     ] {
         for path in ["/api/v1/session", "/api/v1/jobs", "/api/v1/runs", "/api/v1/none", "/metrics", "/api"] {
@@ -53,16 +54,19 @@ fn only_who_has_the_token_gets_in_and_no_page_of_others() {
     assert_eq!(with(&[], "GET"), 200);
     assert_eq!(with(&[], "POST"), 403);
     assert_eq!(with(&[("X-Kagiri", "1")], "POST"), 422);
-    assert_eq!(with(&[("X-Kagiri", "1"), ("Origin", &own)], "POST"), 422);
+    assert_eq!(with(&[("X-Kagiri", "1"), ("Origin", own.as_str())], "POST"), 422);
     assert_eq!(with(&[("X-Kagiri", "1"), ("Origin", foreign)], "POST"), 403);
     assert_eq!(with(&[("X-Kagiri", "1"), ("Origin", "null")], "POST"), 403);
     // DNS rebinding: the name of another server, which leads here.
     for path in ["/", "/api/v1/session"] {
-        let headers = [("Host", "evil.example"), ("Authorization", &bearer)];
+        let headers = [("Host", "evil.example"), ("Authorization", bearer.as_str())];
         assert_eq!(status("GET", path, &headers, ""), 421, "{path}");
     }
     let local = format!("localhost:{}", at.port());
-    assert_eq!(status("GET", "/api/v1/session", &[("Host", &local), ("Authorization", &bearer)], ""), 200);
+    assert_eq!(
+        status("GET", "/api/v1/session", &[("Host", local.as_str()), ("Authorization", bearer.as_str())], ""),
+        200
+    );
     // Logged out.
     let close = [("Cookie", cookie), ("X-Kagiri", "1")];
     assert_eq!(status("DELETE", "/api/v1/session", &close, ""), 204);
@@ -98,7 +102,7 @@ fn answers_are_bounded_private_and_in_words() {
     }
     let metrics = |path: &str| {
         let bearer = format!("Bearer {}", console.token);
-        http_request(console.address, "GET", path, &[("Authorization", &bearer)], "").text()
+        http_request(console.address, "GET", path, &[("Authorization", bearer.as_str())], "").text()
     };
     let text = metrics("/metrics");
     assert!(

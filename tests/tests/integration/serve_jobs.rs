@@ -140,7 +140,7 @@ fn killed_server_ends_no_run_and_the_next_one_follows_it() {
     let _beside = beside_others();
     let world = World::new();
     let first = Console::start(&world);
-    let job = first.run(&plan("survives", "4s"));
+    let job = first.run(&plan("survives", "8s"));
     watched(&first, &job, "").events(|name, _| name == "progress");
     first.end(Signal::SIGKILL);
     let second = Console::start(&world);
