@@ -42,7 +42,7 @@ fn run_is_watched_from_its_beginning_to_its_end_and_stored_with_its_tags() {
     // Ten a second.
     assert!(progress.len() >= 8, "{}", progress.len());
     let live = &progress[progress.len() / 2]["live"];
-    for name in ["host_cpu_percent", "page_cache_bytes", "network_bit_per_s"] {
+    for name in ["host_cpu_percent", "page_cache_bytes", "server_memory_bytes"] {
         assert!(live[name].is_number(), "{name}: {live}");
     }
     let ended = console.until(id, &["ended"]);
