@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use store::{Store, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::api::assets::Pages;
-use crate::api::hosts::Agents;
+use crate::agents::Agents;
 use crate::config::{Commands, Config};
 use crate::error::{ApiError, ApiResult};
 use crate::jobs::Jobs;
+use crate::pages::Pages;
 use crate::program::Program;
 use crate::security::Token;
 use crate::security::origin::Names;

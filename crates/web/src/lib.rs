@@ -3,6 +3,7 @@
 //! Runs are processes of this program (`kagiri run`), and so is what changes the kernel's settings or the
 //! sockets of other programs: each has its own undo journal, and none ends with this server.
 
+mod agents;
 mod api;
 mod app;
 mod config;
@@ -10,6 +11,7 @@ mod detached;
 mod error;
 mod guard;
 mod jobs;
+mod pages;
 mod plans;
 mod program;
 mod routes;

@@ -1,30 +1,16 @@
-//! The pages: those that this build has, or those of a folder.
-
-use std::path::{Component, Path, PathBuf};
+//! The pages.
 
 use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
-use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, Uri, header};
 
 use crate::app::Shared;
 use crate::guard::is_protected;
-
-include!(concat!(env!("OUT_DIR"), "/assets.rs"));
-
-/// A file of `ui/dist`.
-pub struct Embedded {
-    name: &'static str,
-    plain: &'static [u8],
-    gzip: &'static [u8],
-    etag: &'static str,
-}
+use crate::pages::Page;
 
 const INDEX: &str = "index.html";
 /// Vite puts a hash of the content into the names of these files.
 const HASHED: &str = "assets/";
-const PAGE_BYTES_MAX: u64 = 16 << 20;
-
 const MISSING: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>kagiri</title>\
     <h1>The console's pages are not built</h1><p>This kagiri was built without them; the API below \
     <a href=\"/api/v1/openapi.json\">/api/v1</a> works. To build the pages, install Node.js with npm, run \
@@ -42,48 +28,6 @@ const KINDS: [(&str, &str); 10] = [
     ("webmanifest", "application/manifest+json"),
     ("txt", "text/plain; charset=utf-8"),
 ];
-
-pub struct Pages {
-    folder: Option<PathBuf>,
-}
-
-/// A page to send.
-struct Page {
-    name: String,
-    content: Bytes,
-    is_gzip: bool,
-    etag: Option<&'static str>,
-}
-
-impl Pages {
-    pub fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder }
-    }
-
-    fn find(&self, name: &str, takes_gzip: bool) -> Option<Page> {
-        if let Some(folder) = &self.folder {
-            let relative = Path::new(name);
-            if !relative.components().all(|part| matches!(part, Component::Normal(_))) {
-                return None;
-            }
-            let text = read(&folder.join(relative))?;
-            return Some(Page { name: name.to_owned(), content: text.into(), is_gzip: false, etag: None });
-        }
-        let found = EMBEDDED.iter().find(|page| page.name == name)?;
-        let content = if takes_gzip { found.gzip } else { found.plain };
-        Some(Page {
-            name: name.to_owned(),
-            content: Bytes::from_static(content),
-            is_gzip: takes_gzip,
-            etag: Some(found.etag),
-        })
-    }
-}
-
-fn read(path: &Path) -> Option<Vec<u8>> {
-    let found = std::fs::metadata(path).ok()?;
-    (found.is_file() && found.len() <= PAGE_BYTES_MAX).then(|| std::fs::read(path).ok())?
-}
 
 /// Every path that is none of the API: a file of the pages, or a page that the script shows.
 pub async fn page(State(app): State<Shared>, method: Method, uri: Uri, headers: HeaderMap) -> Response {
