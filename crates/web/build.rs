@@ -14,7 +14,7 @@ fn main() -> io::Result<()> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     println!("cargo::rerun-if-changed=build.rs");
     let pages = root.join("ui/dist");
-    let mut assets = "pub static EMBEDDED: &[Embedded] = &[\n".to_owned();
+    let mut assets = "static EMBEDDED: &[Embedded] = &[\n".to_owned();
     if pages.is_dir() {
         // Cargo takes a path that does not exist for changed: it is named only while it exists.
         println!("cargo::rerun-if-changed={}", pages.display());
@@ -37,7 +37,7 @@ fn main() -> io::Result<()> {
 
     let plans = root.join("plans");
     println!("cargo::rerun-if-changed={}", plans.display());
-    let mut table = "pub static FILES: &[(&str, &str)] = &[\n".to_owned();
+    let mut table = "static FILES: &[(&str, &str)] = &[\n".to_owned();
     for path in files_below(&plans)?.iter().filter(|path| path.extension().is_some_and(|end| end == "toml")) {
         let name = path.strip_prefix(&plans).expect("a file below").display().to_string();
         let _ = writeln!(table, "({name:?}, include_str!({path:?})),");
