@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -32,6 +34,22 @@ pub fn stderr_file(folder: &Path) -> PathBuf {
 /// Makes a folder that only its user can read.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Makes the folder of a new job. Returns the job's id, which sorts by time, and its time.
+pub fn make_job_folder(jobs: &Path, now: Timestamp) -> io::Result<(String, Timestamp)> {
+    let mut now = now;
+    loop {
+        let id = now.to_zoned(TimeZone::UTC).strftime("%Y%m%d-%H%M%S-%6f").to_string();
+        match fs::DirBuilder::new().mode(0o700).create(jobs.join(&id)) {
+            Ok(()) => return Ok((id, now)),
+            // Another job of the same microsecond.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                now = now.checked_add(SignedDuration::from_micros(1)).map_err(io::Error::other)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Writes a file completely or not at all.
@@ -78,4 +96,17 @@ pub fn tail(path: &Path, bytes_max: u64) -> String {
         io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     read().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_jobs_sort_by_time_and_are_used_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let now: Timestamp = "2026-11-27T22:00:09.000099Z".parse().unwrap();
+        let ids: Vec<String> = (0..3).map(|_| make_job_folder(folder.path(), now).unwrap().0).collect();
+        assert_eq!(ids, ["20261127-220009-000099", "20261127-220009-000100", "20261127-220009-000101"]);
+    }
 }

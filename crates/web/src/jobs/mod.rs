@@ -111,9 +111,10 @@ impl Jobs {
         if waiting >= QUEUED_MAX {
             return Err(ApiError::conflict(format!("{waiting} jobs wait already; remove some of them")));
         }
-        let now = Timestamp::now();
+        let (id, now) = files::make_job_folder(&self.folder, Timestamp::now())
+            .map_err(|error| not_stored(&self.folder, &error))?;
         let job = Job {
-            id: store::new_run_id(now, sys::random::number()),
+            id,
             kind: new.kind,
             name: new.name,
             workload: new.workload,
@@ -130,14 +131,12 @@ impl Jobs {
             live: LiveState::default(),
         };
         let (id, folder) = (job.id.clone(), self.folder_of(&job.id));
-        let written = make_folder(&folder)
-            .and_then(|()| write(&files::plan_file(&folder), new.toml.as_bytes()))
+        let written = write(&files::plan_file(&folder), new.toml.as_bytes())
             .and_then(|()| plans::write_companions(&new.toml, &folder))
             .and_then(|()| files::write_job(&folder, &job));
         if let Err(error) = written {
             let _ = fs::remove_dir_all(&folder);
-            let why = format!("cannot store the job in {}: {error}; free some space there", folder.display());
-            return Err(ApiError::new(http::StatusCode::INSUFFICIENT_STORAGE, why));
+            return Err(not_stored(&folder, &error));
         }
         self.lock().insert(id.clone(), job);
         self.changed(&id);
@@ -270,6 +269,11 @@ fn position(all: &BTreeMap<String, Job>, job: &Job) -> Option<usize> {
     let waiting = all.values().filter(|other| other.state == State::Queued);
     let before = waiting.take_while(|other| other.id != job.id).count();
     (job.state == State::Queued).then_some(before + 1)
+}
+
+fn not_stored(folder: &Path, error: &std::io::Error) -> ApiError {
+    let why = format!("cannot store the job in {}: {error}; free some space there", folder.display());
+    ApiError::new(http::StatusCode::INSUFFICIENT_STORAGE, why)
 }
 
 fn unknown(id: &str) -> ApiError {
