@@ -1,8 +1,8 @@
 //! `kagiri exchange` as people use it: over loopback, to nginx, and over a lab with planted causes.
 
-use kagiri_tests::{Nginx, UpLab, World, need_programs, need_root};
+use kagiri_tests::{Nginx, UpLab, World, metric, need_programs, need_root};
 
-use crate::daq::{PATIENCE, metric};
+use crate::daq::PATIENCE;
 
 #[test]
 fn plain_command_measures_one_class_and_answers_briefly() {
