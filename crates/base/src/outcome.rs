@@ -262,6 +262,9 @@ impl LoadMetric {
     }
 }
 
+/// How the paragraph of a consideration begins that gives advice.
+pub const ADVICE_LEAD: &str = "What would help:";
+
 /// What came of one variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VariantOutcome {
@@ -280,7 +283,7 @@ pub struct VariantOutcome {
     pub saturation: BTreeMap<Resource, Saturation>,
     /// Capacity as predicted from the slopes and ceilings alone.
     pub predicted: Option<f64>,
-    /// The written consideration, a paragraph each.
+    /// The written consideration, a paragraph each; one begins with [`ADVICE_LEAD`].
     pub considerations: Vec<String>,
     /// What weakens this outcome.
     pub doubts: Vec<DoubtNote>,
