@@ -91,6 +91,9 @@ pub struct Account {
     /// Why it broke off, if it did: its measurements until then do not show how it would have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broke_off: Option<String>,
+    /// Whether the user ended it before its time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
 }
 
 impl Account {

@@ -36,6 +36,7 @@ mod qos_hosts;
 mod qos_programs;
 mod qos_rank;
 mod qos_udp;
+mod resume;
 mod runs;
 mod server_errors;
 mod storage_errors;
