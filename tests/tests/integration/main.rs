@@ -27,6 +27,7 @@ mod interrupt;
 mod json;
 mod lab;
 mod mounts;
+mod packages;
 mod program;
 mod qos;
 mod qos_client;
