@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 KAGIRI := target/release/kagiri
 
-.PHONY: help survey test quick build check deps deny fuzz bench
+.PHONY: help survey test quick build package check deps deny fuzz bench
 
 help:
 	@echo "make survey   install what is missing, build, measure this machine, name the report"
@@ -13,6 +13,7 @@ help:
 	@echo "             IPERF3=FILE: an iperf3 that is newer than the installed one"
 	@echo "             OHA=FILE, WRK=FILE: the peers of exchange, if they are not in the PATH"
 	@echo "             NEPER=FILE: with neper's tcp_rr beside daq; FILEBENCH=FILE: filebench beside files"
+	@echo "make package  release build as a Python wheel, a Debian package and an OCI image, in target/package"
 	@echo "make deny     check licences, sources and advisories of dependencies (needs cargo-deny)"
 	@echo "make fuzz     fuzz every parser of foreign input for a minute each (needs cargo-fuzz)"
 
@@ -23,8 +24,12 @@ build:
 	@./scripts/need cargo cc
 	@./scripts/build release
 
+package:
+	@./scripts/need cargo cc python3 strip readelf dpkg-deb
+	@./scripts/package
+
 deps:
-	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc ss mkfs.ext3 mkfs.xfs mkfs.btrfs groff script setpriv \
+	@./scripts/need strip readelf dpkg-deb cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc ss mkfs.ext3 mkfs.xfs mkfs.btrfs groff script setpriv \
 	  clang iperf3 nuttcp openssl python3 java munged slurmctld slurmd srun ssh sshd shellcheck systemd-analyze s3fs rclone fusermount3
 
 test: deps check

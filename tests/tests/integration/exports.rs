@@ -70,7 +70,7 @@ fn two_runs_compared() {
     let file = world.write("other.json", other.to_string());
     world.run(&["runs", "import", file.to_str().unwrap()]).code(0);
     let words = ["runs", "compare", "20261121-120000-fixt", "20261121-130000-othr"];
-    insta::assert_snapshot!(said(&world, &words));
+    insta::assert_snapshot!(said(&world, &[&words[..], &["--full"]].concat()));
     let mut compared = document(&world, &[&words[..], &["--json"]].concat());
     // One load stands for all, which look alike.
     let loads = compared["pairs"][0]["loads"].as_array_mut().expect("loads");
@@ -98,10 +98,10 @@ fn a_table_explained() {
     let table = workspace().join("tests/fixtures/reference.csv");
     let table = table.to_str().unwrap();
     let world = World::new();
-    insta::assert_snapshot!(said(&world, &["explain", table]));
+    insta::assert_snapshot!(said(&world, &["explain", table, "--full"]));
     insta::assert_snapshot!(
         "a_table_with_a_ceiling",
-        said(&world, &["explain", table, "--ceiling", "disk=110Mbit/s"])
+        said(&world, &["explain", table, "--full", "--ceiling", "disk=110Mbit/s"])
     );
     let words = ["explain", table, "--ceiling", "disk=110Mbit/s", "--json"];
     let document = document(&world, &words);
