@@ -2,6 +2,7 @@
 
 mod bpf;
 mod console;
+mod document;
 mod fleet;
 mod hostile;
 mod http;
@@ -20,6 +21,7 @@ pub use features::skip;
 
 pub use bpf::{is_any_loaded, loaded_programs};
 pub use console::Console;
+pub use document::metric;
 pub use fleet::{FLEET_PATIENCE, Fleet, SHORT_FILM, free_port, names, search_plan, text, trials};
 pub use hostile::{HostileServer, Manner};
 pub use http::{HttpAnswer, http_request};
