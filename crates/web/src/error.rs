@@ -1,10 +1,11 @@
 //! Answers that say what went wrong: `{"error": {"message", "field"}}`.
 
-use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::json;
 use store::StoreError;
+
+use crate::json::Json;
 
 /// What happened, to what, and what to do.
 #[derive(Debug)]

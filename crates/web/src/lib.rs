@@ -11,6 +11,7 @@ mod detached;
 mod error;
 mod guard;
 mod jobs;
+mod json;
 mod pages;
 mod plans;
 mod program;
@@ -84,8 +85,8 @@ pub fn check_listen(listen: SocketAddr, is_tls: bool) -> Result<(), String> {
     match listen.ip().is_loopback() || is_tls {
         true => Ok(()),
         false => Err(format!(
-            "--listen {listen}: the login would cross the network in clear text; add --tls CERT --key KEY, or \
-             listen at 127.0.0.1 and use ssh -L"
+            "--listen {listen}: the login would cross the network in clear text; add --tls CERT --key KEY, \
+             or listen at 127.0.0.1 and use ssh -L"
         )),
     }
 }

@@ -97,7 +97,7 @@ impl Command {
             Self::Plan(args) => args.run(),
             Self::Runs(args) => args.run(),
             Self::Report(args) => args.run(),
-            Self::Serve(args) => args.run(),
+            Self::Serve(args) => args.run(definition()),
             Self::Content(args) => args.run(),
             Self::Fleet(args) => args.run(),
             Self::Agent(args) => args.run(),

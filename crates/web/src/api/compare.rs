@@ -1,6 +1,5 @@
 //! Stored runs side by side.
 
-use axum::Json;
 use axum::extract::{Query, State};
 use base::outcome::Run;
 use report::terminal::{Style, differences};
@@ -12,6 +11,7 @@ use store::compare::{Change, Comparison, Difference, Pair, Sample};
 
 use crate::app::Shared;
 use crate::error::{ApiError, ApiResult};
+use crate::json::Json;
 
 const RUNS_MAX: usize = 8;
 

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use http::header;
 use serde_json::{Value, json};
 
 use crate::app::Shared;
+use crate::json::Json;
 
 pub const OPENAPI: &str = include_str!("../../openapi.json");
 

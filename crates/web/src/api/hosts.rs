@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::app::{App, Shared};
 use crate::error::{ApiError, ApiResult};
+use crate::json::Json;
 use crate::program::words;
 
 /// How long agents have to join.

@@ -1,6 +1,5 @@
 //! Jobs: asked for, listed, stopped, removed.
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
@@ -13,6 +12,7 @@ use super::plans::{answer, checked};
 use crate::app::{Shared, blocking};
 use crate::error::{ApiError, ApiResult, read};
 use crate::jobs::{Kind, NewJob, TuneOptions};
+use crate::json::Json;
 use crate::plans::to_toml;
 
 const NAME_BYTES_MAX: usize = 200;

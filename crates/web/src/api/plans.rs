@@ -1,6 +1,5 @@
 //! Workloads, ready plans, and the check of a plan.
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use base::metric::MetricSpec;
@@ -11,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::app::{App, Shared, blocking};
 use crate::config::{CheckedPlan, PlanProblem};
 use crate::error::{ApiError, ApiResult, read};
+use crate::json::Json;
 use crate::plans;
 
 pub async fn workloads(State(app): State<Shared>) -> Json<Value> {

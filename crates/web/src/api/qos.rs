@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -16,6 +15,7 @@ use crate::app::{Shared, blocking};
 use crate::detached;
 use crate::error::{ApiError, ApiResult, read};
 use crate::jobs::{Process, make_folder, write};
+use crate::json::Json;
 use crate::program::words;
 
 const WITHIN: Duration = Duration::from_secs(20);

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
@@ -16,6 +15,7 @@ use store::{Annotation, Filter, RunSummary};
 
 use crate::app::Shared;
 use crate::error::{ApiError, ApiResult, read};
+use crate::json::Json;
 use crate::program::words;
 use crate::security::headers::set_report;
 

@@ -1,6 +1,5 @@
 //! Logging in and out.
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use crate::app::{App, Shared};
 use crate::error::{ApiError, ApiResult, read};
 use crate::guard::{COOKIE, session};
+use crate::json::Json;
 use crate::security::SESSION_S;
 
 #[derive(Deserialize)]

@@ -5,7 +5,6 @@ mod records;
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
@@ -19,6 +18,7 @@ use crate::app::{Shared, blocking};
 use crate::detached;
 use crate::error::{ApiError, ApiResult, read};
 use crate::jobs::Process;
+use crate::json::Json;
 use crate::program::words;
 
 const LIST_WITHIN: Duration = Duration::from_secs(20);

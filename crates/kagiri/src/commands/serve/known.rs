@@ -1,16 +1,14 @@
-//! What the console asks the commands: the check of a plan, which is that of `kagiri run`, with its cost and its
-//! hosts; and what a command is for.
+//! What the console asks the commands: the check of a plan, which is that of `kagiri run`, with its cost and
+//! its hosts; and what a command is for.
 
 use std::path::Path;
 
 use base::part::HERE;
 use base::plan::Plan;
-use clap::CommandFactory;
 use run::engine;
 use run::registry::BUILT_IN;
 use web::{CheckedPlan, Commands, PlanProblem, Targets};
 
-use crate::cli::Cli;
 use crate::commands::run::with_absolute_paths;
 use crate::estimate::Estimate;
 use crate::hosts::{self, HostArgs};
@@ -21,11 +19,13 @@ use crate::session::check_plan;
 pub struct KnownCommands {
     /// Where the agents join.
     hosts: HostArgs,
+    /// The whole command line.
+    program: clap::Command,
 }
 
 impl KnownCommands {
-    pub fn new(hosts: HostArgs) -> Self {
-        Self { hosts }
+    pub fn new(hosts: HostArgs, program: clap::Command) -> Self {
+        Self { hosts, program }
     }
 }
 
@@ -57,8 +57,7 @@ impl Commands for KnownCommands {
     }
 
     fn summary(&self, command: &str) -> Option<String> {
-        let program = Cli::command();
-        let mut found = &program;
+        let mut found = &self.program;
         for word in command.split(' ') {
             found = found.find_subcommand(word)?;
         }
@@ -97,10 +96,16 @@ fn targets(plan: &Plan) -> Targets {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
+    fn known() -> KnownCommands {
+        KnownCommands::new(HostArgs::default(), crate::cli::Cli::command())
+    }
+
     fn check(text: &str) -> Result<CheckedPlan, PlanProblem> {
-        KnownCommands::new(HostArgs::default()).check_plan(text, Path::new("/nowhere"))
+        known().check_plan(text, Path::new("/nowhere"))
     }
 
     #[test]
@@ -116,7 +121,7 @@ mod tests {
 
     #[test]
     fn every_workload_has_a_summary() {
-        let known = KnownCommands::new(HostArgs::default());
+        let known = known();
         for workload in BUILT_IN.workloads() {
             let summary = known.summary(workload.command());
             assert!(summary.is_some_and(|summary| summary.len() > 20), "{}", workload.command());

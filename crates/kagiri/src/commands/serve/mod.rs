@@ -60,7 +60,8 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub fn run(self) -> Outcome {
+    /// `program`: the whole command line, with the help of each command.
+    pub fn run(self, program: clap::Command) -> Outcome {
         let stop = stop_flag()?;
         let hosts = self.hosts();
         if let (None, Some(dir)) = (hosts.listen.as_ref().or(hosts.via.as_ref()), &self.credentials) {
@@ -71,19 +72,19 @@ impl Serve {
         }
         web::check_listen(self.listen, self.tls.is_some()).map_err(Failure::Usage)?;
         let data_dir = std::path::absolute(dirs::data_dir()?).context("cannot name the folder of results")?;
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let file = std::env::current_exe().context("cannot find this program's own file")?;
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let config = Config {
             listen: self.listen,
             names: self.name.clone(),
             tls: self.tls.zip(self.key).map(|(certificates, key)| TlsFiles { certificates, key }),
             data_dir,
-            program,
+            program: file,
             version: env!("CARGO_PKG_VERSION"),
             host_name: host_name()?,
             fleet: fleet_words(&hosts),
             pages: self.pages,
-            commands: Arc::new(KnownCommands::new(hosts)),
+            commands: Arc::new(KnownCommands::new(hosts, program)),
         };
         let name = self.name.into_iter().next().unwrap_or_else(|| config.host_name.clone());
         let ready = |address: SocketAddr, token: &str| {
