@@ -1,8 +1,9 @@
 //! Every export of a stored run, word by word: a change to any of them is seen in review.
 
 use std::fs;
+use std::process::Command;
 
-use kagiri_tests::{World, workspace};
+use kagiri_tests::{World, need_programs, workspace};
 use serde_json::Value;
 
 /// A world that holds the fixture's run.
@@ -217,4 +218,17 @@ fn the_report_is_one_page_that_works_offline() {
     assert_eq!(fs::read_to_string(world.path("page.html")).unwrap(), page);
     let default = said(&world, &["report"]);
     assert_eq!(fs::read_to_string(default.trim()).unwrap(), page);
+}
+
+/// Browsers run the script of a report only if its hash is that in the page's policy; openssl is the witness.
+#[test]
+fn report_allows_its_own_script_and_no_other() {
+    need_programs!("openssl", "base64");
+    let script = workspace().join("crates/report/src/html/pointing.js");
+    let words = "openssl dgst -sha256 -binary \"$1\" | base64";
+    let output = Command::new("sh").args(["-c", words, "sh"]).arg(script).output().expect("sh runs");
+    let hash = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let page = said(&world(), &["report", "last", "-o", "-"]);
+    let policy = format!("script-src 'sha256-{hash}'; img-src");
+    assert!(page.contains(&policy), "{policy}");
 }
