@@ -122,6 +122,6 @@ fn large_lab_is_shown_in_15_lines() {
         assert!(shown.lines().count() <= 15, "{shown}");
     }
     let full = world.run(&["lab", "status", &lab.name, "--full"]).code(0);
-    shows(&full, &["robot-9", "server - floor"]);
+    shows(&full, &["robot-9  ", "server to floor: "]);
     assert!(full.stdout.lines().count() > 15 && !full.stdout.contains("--full"), "{}", full.stdout);
 }
