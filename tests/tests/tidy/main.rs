@@ -17,7 +17,7 @@ const FILE_LINES_MAX: usize = 400;
 const COLUMNS_MAX: [(&str, usize); 2] = [(".rs", 110), (".md", 120)];
 
 /// Every crate with its layer. A crate may use only crates of lower layers.
-const LAYERS: [(&str, u32); 31] = [
+const LAYERS: [(&str, u32); 32] = [
     ("kagiri-features", 0),
     ("kagiri-base", 0),
     ("kagiri-qos-client", 0),
@@ -48,6 +48,7 @@ const LAYERS: [(&str, u32); 31] = [
     ("kagiri", 7),
     ("kagiri-tests", 8),
     ("kagiri-bench", 8),
+    ("kagiri-fuzz", 8),
     ("kagiri-example-echo", 8),
 ];
 
