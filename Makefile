@@ -3,10 +3,11 @@
 SHELL := /bin/bash
 KAGIRI := target/release/kagiri
 
-.PHONY: help survey test quick build package check deps deny fuzz bench
+.PHONY: help survey console test quick build package check deps deny fuzz bench
 
 help:
 	@echo "make survey   install what is missing, build, measure this machine, name the report"
+	@echo "make console  build the console's pages (needs Node.js with npm), and kagiri with them"
 	@echo "make test     install what the tests need, then run every test"
 	@echo "make quick    format, lint, and the unit tests of the crates that you changed"
 	@echo "make bench    compare side by side with other tools (some three hours on a quiet machine)"
@@ -23,6 +24,15 @@ survey: build
 build:
 	@./scripts/need cargo cc
 	@./scripts/build release
+
+# Cargo looks for the pages when its build script has changed: without them, it had nothing to watch.
+console:
+	@command -v npm >/dev/null || { echo "kagiri: npm is missing, so the console's pages cannot be built; install \
+	Node.js with npm (Debian: apt-get install npm). Everything else builds without: make build" >&2; exit 1; }
+	npm --prefix ui ci
+	npm --prefix ui run build
+	touch crates/web/build.rs
+	@$(MAKE) --no-print-directory build
 
 package:
 	@./scripts/need cargo cc python3 strip readelf dpkg-deb

@@ -1,9 +1,11 @@
 //! Helpers that the whole-program tests share: they run the real program against real servers and players.
 
 mod bpf;
+mod console;
 mod document;
 mod fleet;
 mod hostile;
+mod http;
 mod lab;
 mod leak_check;
 mod machine;
@@ -18,9 +20,11 @@ mod tls;
 pub use features::skip;
 
 pub use bpf::{is_any_loaded, loaded_programs};
+pub use console::Console;
 pub use document::metric;
 pub use fleet::{FLEET_PATIENCE, Fleet, SHORT_FILM, free_port, names, search_plan, text, trials};
 pub use hostile::{HostileServer, Manner};
+pub use http::{HttpAnswer, http_request};
 pub use lab::{RunInLab, UpLab, unique_name};
 pub use leak_check::Traces;
 pub use machine::{MachineLock, SmallDisk, alone, beside_others, is_root, missing, wait_until};

@@ -1,6 +1,6 @@
 //! Certificates of authorities that the tests make.
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 /// An authority that no system trusts.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -21,6 +21,8 @@ impl Authority {
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // OpenSSL takes a certificate for self-signed whose issuer has the name of its holder.
+        params.distinguished_name.push(DnType::CommonName, "kagiri's test authority");
         let key = KeyPair::generate().expect("a key");
         Self(CertifiedIssuer::self_signed(params, key).expect("an authority"))
     }

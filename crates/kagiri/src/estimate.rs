@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use base::outcome::Phase;
-use base::plan::{HoldTime, LoadPlan, TrialTime};
+use base::plan::{HoldTime, LoadPlan, Plan, TrialTime};
 use base::units::Span;
 use base::verdict::Verdict;
+use run::engine::ConfiguredVariant;
 use run::search::{self, RAMP_LOAD_MAX, Step, TrialResult};
 
 /// Overhead of a trial beside its hold and warm-up (start-up, judging), in s, until one was measured, if the
@@ -83,6 +84,17 @@ impl Estimate {
         };
         new.update_bound();
         new
+    }
+
+    /// For a run of a plan.
+    pub fn of_plan(plan: &Plan, variants: &[ConfiguredVariant<'_>]) -> Self {
+        let loads = |configured: &ConfiguredVariant<'_>| {
+            let workload = &configured.workload;
+            (configured.variant.name.clone(), (workload.load_plan(), workload.trial_time()))
+        };
+        let budget = variants.iter().find_map(|variant| variant.workload.time_budget());
+        let estimate = Self::new(variants.iter().map(loads), plan.repeats);
+        estimate.within(budget.map(|budget| budget.as_secs_f64()))
     }
 
     /// The same for searches that end after `each_s` at the latest.

@@ -15,13 +15,14 @@ use crate::args::MeasureArgs;
 use crate::exit::Failure;
 use crate::output;
 
-/// Least time between two lines of progress within a trial.
+/// Least time between two lines of progress within a trial, unless the command says another.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Where the lines go; shared by all runs of a command.
 #[derive(Clone)]
 pub struct JsonLines {
     out: Arc<Mutex<Box<dyn Write + Send>>>,
+    every: Duration,
 }
 
 impl JsonLines {
@@ -38,7 +39,8 @@ impl JsonLines {
             true => Box::new(std::io::stdout()),
             false => Box::new(file(path)?),
         };
-        Ok(Some(Self { out: Arc::new(Mutex::new(out)) }))
+        let every = common.progress_every.map_or(EVERY, |every| every.duration());
+        Ok(Some(Self { out: Arc::new(Mutex::new(out)), every }))
     }
 
     /// The lines of one run; `unit` is that of its loads.
@@ -94,11 +96,11 @@ impl RunLines {
         );
     }
 
-    /// The share of the trial that is done, and live values; at most once in [`EVERY`].
+    /// The share of the trial that is done, and live values; at most once in the interval of these lines.
     pub fn progress(&self, done: f64, live: &Live, clock: Clock) {
         {
             let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-            if shown.is_some_and(|at| at.elapsed() < EVERY) {
+            if shown.is_some_and(|at| at.elapsed() < self.lines.every) {
                 return;
             }
             *shown = Some(Instant::now());

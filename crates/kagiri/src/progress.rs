@@ -303,7 +303,7 @@ fn phase_word(phase: Phase) -> &'static str {
 }
 
 /// How long the run takes: `1 trial, about 15 s`.
-fn length_words(most: &UpperBound, is_search: bool) -> String {
+pub fn length_words(most: &UpperBound, is_search: bool) -> String {
     let trials = plural(most.trials as u64, "trial");
     let again = "; trials that were disturbed or disagree are repeated";
     match most.s().map(duration_rounded_up) {

@@ -18,7 +18,7 @@ use fleet::policy::OwnHost;
 use fleet::{Bus, FleetError};
 use lab::state::State;
 use run::companions::{Beside, SteppingLink};
-use run::engine::{self, ConfiguredVariant, Setting};
+use run::engine::{self, Setting};
 use run::registry::{BUILT_IN, Registry};
 use serde_json::Value;
 use store::Store;
@@ -160,13 +160,7 @@ impl Session {
     ) -> Result<(Run, Option<engine::RunError>), Failure> {
         let workload = self.registry.workload(&plan.workload).map_err(Failure::usage)?;
         let variants = engine::configure(plan, workload).map_err(run_failure)?;
-        let loads = |configured: &ConfiguredVariant<'_>| {
-            let workload = &configured.workload;
-            (configured.variant.name.clone(), (workload.load_plan(), workload.trial_time()))
-        };
-        let budget = variants.iter().find_map(|variant| variant.workload.time_budget());
-        let estimate = Estimate::new(variants.iter().map(loads), plan.repeats);
-        let estimate = estimate.within(budget.map(|budget| budget.as_secs_f64()));
+        let estimate = Estimate::of_plan(plan, &variants);
         let unit = variants.first().map_or("", |first| first.workload.load_unit());
         let new_id = || store::new_run_id(jiff::Timestamp::now(), sys::random::number());
         let id = stored.as_ref().map_or_else(new_id, |stored| stored.run.clone());

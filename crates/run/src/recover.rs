@@ -1,7 +1,8 @@
 //! The outcome of a run whose process died before it could evaluate the trials that it had stored.
 
-use base::outcome::Run;
+use base::outcome::{Run, State};
 use base::plan::Plan;
+use store::{RunSummary, Store, StoreError};
 
 use crate::registry::Registry;
 use crate::{engine, outcome};
@@ -20,4 +21,26 @@ pub fn evaluate(run: &mut Run, registry: &Registry) -> bool {
         }
     }
     !run.variants.is_empty()
+}
+
+/// Adds the result to the summary of a run whose process died before it could evaluate its trials.
+/// Errors: the run cannot be read.
+pub fn complete_summary(
+    store: &Store,
+    summary: &mut RunSummary,
+    registry: &Registry,
+) -> Result<(), StoreError> {
+    if summary.is_evaluated || summary.trials == 0 || summary.state == State::Running {
+        return Ok(());
+    }
+    match store.load_without_series(&summary.run) {
+        Ok(mut run) => {
+            evaluate(&mut run, registry);
+            summary.set_result(&run);
+            Ok(())
+        }
+        // It was removed meanwhile.
+        Err(StoreError::NoRun { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }

@@ -8,6 +8,7 @@
 //! The tables are made for queries by hand: `run`, `trial`, `metric` (one row per number, NULL where it is
 //! unknown) and `series` (columns of little-endian 64-bit floats, NaN where unknown); see `schema/1.sql`.
 
+mod annotation;
 pub mod compare;
 mod document;
 mod error;
@@ -21,6 +22,7 @@ mod series;
 mod word;
 mod write;
 
+pub use annotation::Annotation;
 pub use compare::compare;
 pub use document::{IMPORT_BYTES_MAX, export, json_schema, printable_json, read_export, read_export_file};
 pub use error::{StoreError, is_misnamed};

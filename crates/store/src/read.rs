@@ -123,6 +123,12 @@ pub(crate) fn measuring(row: &Row<'_>) -> rusqlite::Result<Option<Owner>> {
     Ok(if abandoned(state, owner.as_ref()) || state != State::Running { None } else { owner })
 }
 
+/// The process that works on a run now, if it is one of this host's.
+pub(crate) fn living(row: &Row<'_>) -> rusqlite::Result<Option<u32>> {
+    let living = owner_of(row)?.filter(|owner| owner.life() == Life::Alive);
+    Ok(living.map(|owner| owner.pid))
+}
+
 /// Whether a run was measured to its end.
 pub(crate) fn is_complete(row: &Row<'_>) -> rusqlite::Result<bool> {
     Ok(word_of::<State>(row, "state")? == State::Complete)

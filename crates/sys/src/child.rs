@@ -24,8 +24,7 @@ use crate::{Error, Result};
 use output::Output;
 
 pub use crate::process::{is_running, terminate};
-pub(crate) use detached::spawn_in_own_session;
-pub use detached::{redirect_output, start_detached};
+pub use detached::{redirect_output, spawn_in_own_session, start_detached};
 pub use foreground::run_in_foreground;
 
 /// How long the last words of an ended process may take. Its pipes are closed by then, for its group was

@@ -30,6 +30,8 @@ mod packages;
 mod program;
 mod resume;
 mod runs;
+mod serve;
+mod serve_jobs;
 mod server_errors;
 mod storage_errors;
 mod tune;

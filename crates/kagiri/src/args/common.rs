@@ -38,6 +38,9 @@ pub struct MeasureArgs {
     /// output, where nothing else is written then, or to FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub json_lines: Option<PathBuf>,
+    /// Least time between two lines of progress of --json-lines
+    #[arg(long, value_name = "TIME", hide = true, requires = "json_lines", value_parser = time)]
+    pub progress_every: Option<Span>,
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,

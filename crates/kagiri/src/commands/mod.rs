@@ -14,6 +14,7 @@ mod qos;
 mod report;
 mod run;
 mod runs;
+mod serve;
 mod stream;
 mod survey;
 mod timeline;
@@ -53,6 +54,8 @@ pub enum Command {
     Runs(runs::Runs),
     /// Write the HTML report of a stored run
     Report(report::Report),
+    /// Serve the console in the browser: plans, runs, hosts, settings, policies
+    Serve(serve::Serve),
     /// Make, index and serve video content
     #[command(subcommand)]
     Content(content::Content),
@@ -94,6 +97,7 @@ impl Command {
             Self::Plan(args) => args.run(),
             Self::Runs(args) => args.run(),
             Self::Report(args) => args.run(),
+            Self::Serve(args) => args.run(),
             Self::Content(args) => args.run(),
             Self::Fleet(args) => args.run(),
             Self::Agent(args) => args.run(),

@@ -95,8 +95,11 @@ pub fn read_plan(path: &Path, common: &MeasureArgs) -> Result<Plan, Failure> {
         Some(line) => Failure::usage(format!("{file}:{line}: {}", error.without_line())),
         None => Failure::usage(format!("{file}: {error}")),
     })?;
-    let mut plan = common.over(plan);
-    let folder = path.parent().unwrap_or(Path::new(""));
+    with_absolute_paths(common.over(plan), path.parent().unwrap_or(Path::new("")))
+}
+
+/// A plan whose paths, which are relative to its folder, are absolute.
+pub fn with_absolute_paths(mut plan: Plan, folder: &Path) -> Result<Plan, Failure> {
     if let Some(lab) = &mut plan.lab {
         // Relative to the plan; stored as an absolute path, so that the run can be repeated from anywhere.
         *lab = std::path::absolute(folder.join(&*lab))?.to_string_lossy().into_owned();

@@ -15,8 +15,27 @@ use super::thread::SamplerThread;
 
 const RATE_HZ: u64 = 10;
 const INTERVAL_NS: u64 = 1_000_000_000 / RATE_HZ;
-/// The live numbers: few, because every host sends them twice a second.
+/// The live numbers of hosts beside the target: few, because every host sends them twice a second.
 const SHOWN: [Quantity; 4] = [Quantity::ServerCpu, Quantity::HostCpu, Quantity::DiskRead, Quantity::Network];
+/// Those of the target.
+const SHOWN_OF_TARGET: [Quantity; 16] = [
+    Quantity::ServerCpu,
+    Quantity::HostCpu,
+    Quantity::OtherCpu,
+    Quantity::Softirq,
+    Quantity::Steal,
+    Quantity::Throttled,
+    Quantity::ServerMemory,
+    Quantity::SocketMemory,
+    Quantity::PageCache,
+    Quantity::Slab,
+    Quantity::DiskRead,
+    Quantity::DiskWrite,
+    Quantity::DiskBusy,
+    Quantity::Network,
+    Quantity::NetworkDrops,
+    Quantity::NetworkQueue,
+];
 
 /// What a sampler can watch.
 #[derive(Debug, Serialize, Deserialize)]
@@ -113,7 +132,10 @@ impl Part for Sampler {
         let Stage::Running(watcher) = &self.stage else { return Live::new() };
         let Some(sample) = watcher.last() else { return Live::new() };
         let known = |quantity: &Quantity| Some((quantity.name().to_owned(), sample.get(*quantity)?));
-        SHOWN.iter().filter_map(known).collect()
+        match self.watch.elsewhere {
+            None => SHOWN_OF_TARGET.iter().filter_map(known).collect(),
+            Some(_) => SHOWN.iter().filter_map(known).collect(),
+        }
     }
 
     fn stop(&mut self) -> Result<Report, PartError> {

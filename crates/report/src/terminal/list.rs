@@ -1,6 +1,7 @@
 //! Several runs on a terminal.
 
 use base::outcome::{Run, State};
+use store::RunSummary;
 
 use super::Style;
 use super::table::{Column, render};
@@ -29,6 +30,24 @@ impl From<&Run> for Entry {
             name: run.name.clone(),
             result: result_cell(run.state, found.or_else(capacity)),
             limit: words::limit_word(run.limit.resource, run.limit.certainty).to_owned(),
+        }
+    }
+}
+
+impl From<&RunSummary> for Entry {
+    fn from(summary: &RunSummary) -> Self {
+        let capacity = summary.capacity.map(|value| {
+            // A lower bound if no higher load failed.
+            let least = if summary.interval[1].is_none() { "≥ " } else { "" };
+            format!("{least}{}", words::load(value, &summary.unit))
+        });
+        let found = summary.finding.as_ref().map(findings::median);
+        Self {
+            run: summary.run.clone(),
+            workload: summary.workload.clone(),
+            name: summary.name.clone(),
+            result: result_cell(summary.state, found.or(capacity)),
+            limit: words::limit_word(summary.limit, summary.certainty).to_owned(),
         }
     }
 }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::StoreError;
 
 /// Step `i` leads from layout `i` to layout `i + 1`.
-const STEPS: [&str; 2] = [include_str!("1.sql"), include_str!("2.sql")];
+const STEPS: [&str; 3] = [include_str!("1.sql"), include_str!("2.sql"), include_str!("3.sql")];
 
 pub(crate) const LAYOUT: i64 = STEPS.len() as i64;
 

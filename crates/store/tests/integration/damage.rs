@@ -69,7 +69,7 @@ fn newer_layout_is_not_modified() {
     drop(db);
     let before = fs::read(&path).unwrap();
     let message = Store::open(dir.path()).unwrap_err().to_string();
-    for part in [path.to_str().unwrap(), "layout 99", "up to 2", "newer kagiri"] {
+    for part in [path.to_str().unwrap(), "layout 99", "up to 3", "newer kagiri"] {
         assert!(message.contains(part), "{message}");
     }
     assert_eq!(fs::read(&path).unwrap(), before);

@@ -16,7 +16,8 @@ pub fn start_detached(mut command: Command) -> Result<Child> {
 }
 
 /// [`start_detached`] with the standard input and output that the command has.
-pub(crate) fn spawn_in_own_session(mut command: Command) -> Result<Child> {
+/// Errors: as [`start_detached`].
+pub fn spawn_in_own_session(mut command: Command) -> Result<Child> {
     // SAFETY: the closure makes one system call and allocates nothing.
     unsafe {
         command.pre_exec(|| {

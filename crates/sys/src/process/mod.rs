@@ -11,6 +11,6 @@ pub(crate) mod spawner;
 pub use foreign_socket::{ForeignProcess, ForeignSocketError, PacingRate, SocketChange, SocketSettings};
 pub(crate) use helper_command::HelperCommand;
 pub(crate) use pidfd::{KILL_FOR, PidFd, end_all, kill_group};
-pub use pidfd::{is_running, terminate};
+pub use pidfd::{interrupt, is_running, terminate};
 pub use program::{Program, user_name};
 pub use socket_owners::{SocketHolder, SocketOwners, find_holders};

@@ -94,6 +94,17 @@ pub fn is_running(pid: i32, started: u64) -> bool {
     start_ticks(Path::new("/"), pid).is_ok_and(|ticks| ticks == started) && !handle.has_ended()
 }
 
+/// Sends SIGINT, as Ctrl-C does, to process `pid` if it was started at `started`. Returns whether it runs.
+/// Errors: no permission to signal it.
+pub fn interrupt(pid: i32, started: u64) -> Result<bool> {
+    let Ok(handle) = PidFd::try_open(pid) else { return Ok(false) };
+    if !start_ticks(Path::new("/"), pid).is_ok_and(|ticks| ticks == started) || handle.has_ended() {
+        return Ok(false);
+    }
+    handle.signal(Signal::SIGINT).map_err(|error| Error::call(format!("interrupt process {pid}"), error))?;
+    Ok(true)
+}
+
 /// Sends SIGTERM to process `pid` if it was started at `started`, and SIGKILL after `within`. Does nothing
 /// when the process has ended or the id belongs to another process.
 /// Errors: no permission to signal it, or it hangs in the kernel.

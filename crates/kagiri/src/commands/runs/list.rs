@@ -2,9 +2,11 @@
 
 use base::format::plural;
 use base::outcome::State;
-use report::terminal::{Entry, list_table, result_cell};
+use report::terminal::{Entry, list_table};
 use report::text::{clipped, plain};
-use store::{Filter, RunSummary, Store, StoreError};
+use run::recover::complete_summary;
+use run::registry::BUILT_IN;
+use store::{Filter, RunSummary};
 
 use crate::exit::{Code, Outcome};
 use crate::{dirs, output, resume};
@@ -22,10 +24,7 @@ fn is_void(summary: &RunSummary) -> bool {
 pub fn list(all: bool, json: bool) -> Outcome {
     let store = dirs::open_store_to_read()?;
     let mut summaries = store.list(&Filter::default())?;
-    summaries
-        .iter_mut()
-        .filter(|summary| lacks_result(summary))
-        .try_for_each(|run| add_result(&store, run))?;
+    summaries.iter_mut().try_for_each(|run| complete_summary(&store, run, &BUILT_IN))?;
     if json {
         output::print(&(store::printable_json(serde_json::to_string_pretty(&summaries)?) + "\n"))?;
     } else if summaries.is_empty() {
@@ -40,7 +39,7 @@ pub fn list(all: bool, json: bool) -> Outcome {
             summaries.iter().filter(|summary| all || !is_void(summary)).collect();
         let older = if all { 0 } else { shown.len().saturating_sub(ROWS_MAX) };
         shown.truncate(shown.len() - older);
-        let mut entries: Vec<Entry> = shown.into_iter().map(entry).collect();
+        let mut entries: Vec<Entry> = shown.into_iter().map(Entry::from).collect();
         let style = output::style();
         fit(&mut entries, style.width.min(LIST_WIDTH_MAX));
         if !entries.is_empty() {
@@ -60,41 +59,6 @@ pub fn list(all: bool, json: bool) -> Outcome {
         }
     }
     Ok(Code::Measured)
-}
-
-/// Whether the process died before it could evaluate the trials that it had stored.
-fn lacks_result(summary: &RunSummary) -> bool {
-    !summary.is_evaluated && summary.trials > 0 && summary.state != State::Running
-}
-
-/// Adds the result that `kagiri runs show` shows.
-fn add_result(store: &Store, summary: &mut RunSummary) -> Result<(), StoreError> {
-    match store.load_without_series(&summary.run) {
-        Ok(mut run) => {
-            run::recover::evaluate(&mut run, &run::registry::BUILT_IN);
-            summary.set_result(&run);
-            Ok(())
-        }
-        // It was removed meanwhile.
-        Err(StoreError::NoRun { .. }) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-fn entry(summary: &RunSummary) -> Entry {
-    let capacity = summary.capacity.map(|value| {
-        // A lower bound if no higher load failed.
-        let least = if summary.interval[1].is_none() { "≥ " } else { "" };
-        format!("{least}{}", report::words::load(value, &summary.unit))
-    });
-    let found = summary.finding.as_ref().map(report::findings::median);
-    Entry {
-        run: summary.run.clone(),
-        workload: summary.workload.clone(),
-        name: summary.name.clone(),
-        result: result_cell(summary.state, found.or(capacity)),
-        limit: report::words::limit_word(summary.limit, summary.certainty).to_owned(),
-    }
 }
 
 /// Shortens names so that the table fits the width; removes the workload from them, which has its own column.
@@ -160,7 +124,7 @@ mod tests {
                 ..summary(Some(1.0), None, Resource::None)
             },
         ];
-        let mut entries: Vec<Entry> = all.iter().map(entry).collect();
+        let mut entries: Vec<Entry> = all.iter().map(Entry::from).collect();
         let words = entries.iter().map(|e| (e.result.as_str(), e.limit.as_str())).collect::<Vec<_>>();
         let expected = [
             ("≥ 1200 streams", "unknown"),

@@ -1,0 +1,133 @@
+//! What the console asks the commands: the check of a plan, which is that of `kagiri run`, with its cost and its
+//! hosts; and what a command is for.
+
+use std::path::Path;
+
+use base::part::HERE;
+use base::plan::Plan;
+use clap::CommandFactory;
+use run::engine;
+use run::registry::BUILT_IN;
+use web::{CheckedPlan, Commands, PlanProblem, Targets};
+
+use crate::cli::Cli;
+use crate::commands::run::with_absolute_paths;
+use crate::estimate::Estimate;
+use crate::hosts::{self, HostArgs};
+use crate::placement_check::Places;
+use crate::progress::length_words;
+use crate::session::check_plan;
+
+pub struct KnownCommands {
+    /// Where the agents join.
+    hosts: HostArgs,
+}
+
+impl KnownCommands {
+    pub fn new(hosts: HostArgs) -> Self {
+        Self { hosts }
+    }
+}
+
+impl Commands for KnownCommands {
+    fn check_plan(&self, text: &str, folder: &Path) -> Result<CheckedPlan, PlanProblem> {
+        let plan = BUILT_IN.read_plan(text).map_err(|error| PlanProblem {
+            message: error.without_line(),
+            field: error.key.clone(),
+            line: error.line,
+        })?;
+        let plan = with_absolute_paths(plan, folder).map_err(of_plan)?;
+        let targets = targets(&plan);
+        // Where only this machine measures, nothing listens for agents.
+        let hosts = if targets.uses_fleet() { self.hosts.clone() } else { HostArgs::default() };
+        check_plan(&plan, &hosts, Places::Plan).map_err(of_plan)?;
+        let workload = BUILT_IN.workload(&plan.workload).map_err(of_plan)?;
+        let variants = engine::configure(&plan, workload).map_err(|error| of_plan(error.message))?;
+        let estimate = Estimate::of_plan(&plan, &variants);
+        let bound = estimate.upper_bound();
+        let changes = |variant: &base::plan::Variant| variant.qos.is_some() || variant.tune.is_some();
+        Ok(CheckedPlan {
+            cost_s: bound.s(),
+            cost_words: length_words(&bound, estimate.is_search()),
+            needs_root: plan.lab.is_some() || plan.variants.iter().any(changes),
+            targets,
+            name: plan.name.clone(),
+            workload: plan.workload.clone(),
+        })
+    }
+
+    fn summary(&self, command: &str) -> Option<String> {
+        let program = Cli::command();
+        let mut found = &program;
+        for word in command.split(' ') {
+            found = found.find_subcommand(word)?;
+        }
+        found.get_about().map(ToString::to_string)
+    }
+}
+
+/// A problem of the whole plan.
+fn of_plan(problem: impl std::fmt::Display) -> PlanProblem {
+    PlanProblem { message: problem.to_string(), field: None, line: None }
+}
+
+/// The hosts of a plan; a lab is on this machine.
+fn targets(plan: &Plan) -> Targets {
+    if plan.lab.is_some() {
+        return Targets { is_here: true, ..Targets::default() };
+    }
+    let roles = BUILT_IN.workload(&plan.workload).map(|workload| workload.roles()).unwrap_or_default();
+    let is_here = plan.variants.iter().any(|variant| {
+        let is_placed_elsewhere = |role: &base::placement::Role| {
+            variant.place.get(role.name).is_some_and(|wish| !wish.matches(HERE))
+        };
+        !roles.iter().all(is_placed_elsewhere)
+    });
+    let mut targets = Targets { is_here, ..Targets::default() };
+    for wish in hosts::wishes(plan) {
+        match wish.spelled_out() {
+            Some(names) => targets.hosts.extend(names),
+            None => targets.is_any = true,
+        }
+    }
+    targets.hosts.sort();
+    targets.hosts.dedup();
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> Result<CheckedPlan, PlanProblem> {
+        KnownCommands::new(HostArgs::default()).check_plan(text, Path::new("/nowhere"))
+    }
+
+    #[test]
+    fn plan_has_its_cost_and_hosts() {
+        let plan = check("workload = 'transfer'\nrepeats = 2\n[transfer]\ntime = '1s'\n").unwrap();
+        assert!(plan.cost_s.is_some_and(|s| s > 2.0 && s < 60.0), "{plan:?}");
+        assert!(plan.cost_words.contains("trial") && !plan.needs_root, "{plan:?}");
+        assert_eq!(plan.targets, Targets { is_here: true, ..Targets::default() });
+        let placed = "workload = 'transfer'\n[place]\nserver = 'nas'\nclients = 'pc-[1-2]'\n";
+        let plan = check(placed).unwrap();
+        assert_eq!(plan.targets.hosts, ["nas", "pc-1", "pc-2"]);
+    }
+
+    #[test]
+    fn every_workload_has_a_summary() {
+        let known = KnownCommands::new(HostArgs::default());
+        for workload in BUILT_IN.workloads() {
+            let summary = known.summary(workload.command());
+            assert!(summary.is_some_and(|summary| summary.len() > 20), "{}", workload.command());
+        }
+    }
+
+    #[test]
+    fn problem_names_key_and_line() {
+        let problem = check("workload = 'transfer'\n[transfer]\ntime = 'long'\n").unwrap_err();
+        assert_eq!((problem.field.as_deref(), problem.line), (Some("transfer.time"), Some(3)), "{problem:?}");
+        assert!(check("workload = 'none'\n").unwrap_err().message.contains("transfer"));
+        assert!(check("name = ").unwrap_err().line.is_some());
+    }
+}

@@ -1,0 +1,232 @@
+//! Stored runs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use report::terminal::Entry;
+use run::registry::BUILT_IN;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::{Annotation, Filter, RunSummary};
+
+use crate::app::Shared;
+use crate::error::{ApiError, ApiResult, read};
+use crate::program::words;
+use crate::security::headers::set_report;
+
+const LIMIT: usize = 50;
+const LIMIT_MAX: usize = 500;
+const WORDS_BYTES_MAX: usize = 200;
+const DOCUMENT_WITHIN: Duration = Duration::from_secs(120);
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Wanted {
+    q: Option<String>,
+    tag: Option<String>,
+    workload: Option<String>,
+    limit: Option<usize>,
+    before: Option<String>,
+}
+
+impl Wanted {
+    fn matches(&self, run: &RunSummary, annotation: &Annotation) -> bool {
+        let has_tag = |tag: &String| annotation.tags.contains(tag);
+        let is_meant = |word: &str| {
+            let texts = [&run.run, &run.name, &annotation.note].into_iter().chain(&annotation.tags);
+            texts.into_iter().any(|text| text.to_lowercase().contains(word))
+        };
+        let q = self.q.as_deref().unwrap_or_default().to_lowercase();
+        let is_named = |workload: &String| *workload == run.workload;
+        self.tag.as_ref().filter(|tag| !tag.is_empty()).is_none_or(has_tag)
+            && self.workload.as_ref().filter(|name| !name.is_empty()).is_none_or(is_named)
+            && q.split_whitespace().all(is_meant)
+    }
+}
+
+pub async fn list(State(app): State<Shared>, Query(wanted): Query<Wanted>) -> ApiResult<Json<Value>> {
+    if wanted.q.as_ref().is_some_and(|q| q.len() > WORDS_BYTES_MAX) {
+        return Err(ApiError::invalid(format!("write at most {WORDS_BYTES_MAX} bytes"), Some("q")));
+    }
+    let limit = wanted.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let listed = app.with_store(move |store| {
+        let annotations = store.annotations()?;
+        let none = Annotation::default();
+        let of = |run: &RunSummary| annotations.get(&run.run).unwrap_or(&none);
+        let all = store.list(&Filter::default())?;
+        let begin = match &wanted.before {
+            Some(before) => all.iter().position(|run| run.run == *before).map_or(all.len(), |at| at + 1),
+            None => 0,
+        };
+        let mut found = all[begin..].iter().filter(|run| wanted.matches(run, of(run))).cloned();
+        let mut page: Vec<RunSummary> = found.by_ref().take(limit).collect();
+        let next = found.next().and(page.last().map(|run| run.run.clone()));
+        for run in &mut page {
+            run::recover::complete_summary(store, run, &BUILT_IN)?;
+        }
+        let runs: Vec<Value> = page.iter().map(|run| entry(run, of(run))).collect();
+        Ok(json!({ "runs": runs, "next": next }))
+    });
+    listed.await.map(Json)
+}
+
+fn entry(run: &RunSummary, annotation: &Annotation) -> Value {
+    let shown = Entry::from(run);
+    json!({
+        "id": run.run,
+        "name": run.name,
+        "workload": run.workload,
+        "began": run.started_at.to_string(),
+        "ended": run.ended_at.map(|at| at.to_string()),
+        "state": run.state,
+        "answer": shown.result,
+        "limit": shown.limit,
+        "trials": run.trials,
+        "tags": annotation.tags,
+        "note": annotation.note,
+    })
+}
+
+/// All tags that runs have.
+pub async fn tags(State(app): State<Shared>) -> ApiResult<Json<Value>> {
+    let tags = app.with_store(|store| {
+        let all = store.annotations()?;
+        let tags: BTreeSet<String> = all.into_values().flat_map(|annotation| annotation.tags).collect();
+        Ok(json!(tags))
+    });
+    tags.await.map(Json)
+}
+
+/// The id of a stored run; nothing else names one here: `last` would mean another run soon.
+async fn known(app: &Shared, id: String) -> ApiResult<String> {
+    app.with_store(move |store| {
+        store.check_known(&id)?;
+        Ok(id)
+    })
+    .await
+}
+
+pub async fn show(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Response> {
+    let id = known(&app, id).await?;
+    let body = app.program.stream(&words!["runs", "show", "--json", "--", id], DOCUMENT_WITHIN).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    tags: Option<Vec<String>>,
+    note: Option<String>,
+}
+
+pub async fn annotate(
+    State(app): State<Shared>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> ApiResult<Json<Value>> {
+    let change: Change = read(&body)?;
+    let changed = app.with_store(move |store| {
+        let before = store.annotations()?.remove(&id).unwrap_or_default();
+        let tags = change.tags.unwrap_or(before.tags);
+        let note = change.note.unwrap_or(before.note);
+        let annotation = Annotation::checked(&tags, &note).map_err(|why| ApiError::invalid(why, None))?;
+        store.annotate(&id, &annotation)?;
+        Ok(json!(annotation))
+    });
+    changed.await.map(Json)
+}
+
+pub async fn remove(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<StatusCode> {
+    let id = known(&app, id).await?;
+    // It removes the report, too.
+    app.program.text(&words!["runs", "rm", "--", id], DOCUMENT_WITHIN).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub async fn report(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Response> {
+    let id = known(&app, id).await?;
+    let body = app.program.stream(&words!["report", "--output", "-", "--", id], DOCUMENT_WITHIN).await?;
+    let mut response = ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], body).into_response();
+    set_report(response.headers_mut());
+    Ok(response)
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Form {
+    format: Option<String>,
+}
+
+pub async fn export(
+    State(app): State<Shared>,
+    Path(id): Path<String>,
+    Query(form): Query<Form>,
+) -> ApiResult<Response> {
+    let (format, kind, ending) = match form.format.as_deref() {
+        None | Some("json") => ("json", "application/json", ".json"),
+        Some("trials-csv") => ("trials-csv", "text/csv; charset=utf-8", "-trials.csv"),
+        Some("series-csv") => ("series-csv", "text/csv; charset=utf-8", "-series.csv"),
+        Some(_) => return Err(ApiError::invalid("write json, trials-csv or series-csv", Some("format"))),
+    };
+    let id = known(&app, id).await?;
+    // An id has only letters, digits, '-', '_' and '.'.
+    let file = format!("attachment; filename=\"{id}{ending}\"");
+    let words = words!["runs", "export", "--format", format, "--", id];
+    let body = app.program.stream(&words, DOCUMENT_WITHIN).await?;
+    let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, file)];
+    Ok((headers, body).into_response())
+}
+
+pub async fn plan(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+    let id = known(&app, id).await?;
+    let toml = app.program.text(&words!["runs", "show", "--plan", "--", id], DOCUMENT_WITHIN).await?;
+    Ok(Json(json!({ "toml": toml })))
+}
+
+#[cfg(test)]
+mod tests {
+    use base::outcome::{Certainty, Resource, State};
+
+    use super::*;
+
+    #[test]
+    fn words_of_a_search_are_all_found_in_name_id_note_or_tags() {
+        let run = RunSummary {
+            run: "20261127-1".into(),
+            name: "Two Servers".into(),
+            workload: "stream".into(),
+            state: State::Complete,
+            started_at: jiff::Timestamp::UNIX_EPOCH,
+            ended_at: None,
+            capacity: None,
+            interval: [None; 2],
+            unit: "streams".into(),
+            finding: None,
+            limit: Resource::None,
+            certainty: Certainty::Unknown,
+            trials: 1,
+            is_evaluated: true,
+        };
+        let annotation = Annotation { tags: vec!["night".into()], note: "after the Update".into() };
+        let matches = |q: &str, tag: Option<&str>, workload: Option<&str>| {
+            let own = |text: Option<&str>| text.map(str::to_owned);
+            let wanted =
+                Wanted { q: Some(q.into()), tag: own(tag), workload: own(workload), ..Wanted::default() };
+            wanted.matches(&run, &annotation)
+        };
+        assert!(
+            matches("", None, None) && matches("servers update NIGHT 1127", Some("night"), Some("stream"))
+        );
+        assert!(matches("", Some(""), Some("")));
+        for (q, tag, workload) in
+            [("servers other", None, None), ("", Some("nigh"), None), ("", None, Some("transfer"))]
+        {
+            assert!(!matches(q, tag, workload), "{q}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Settings of this host's kernel: listed, set for a time, kept, undone. `kagiri tune set` does it, with its
+//! journal, its guardian and its timer; this server may end meanwhile.
+
+mod records;
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use self::records::{Change, Records, Setting};
+use crate::app::{Shared, blocking};
+use crate::detached;
+use crate::error::{ApiError, ApiResult, read};
+use crate::jobs::Process;
+use crate::program::words;
+
+const LIST_WITHIN: Duration = Duration::from_secs(20);
+const SET_WITHIN: Duration = Duration::from_secs(15);
+const END_WITHIN: Duration = Duration::from_secs(15);
+const POLL: Duration = Duration::from_millis(50);
+const LENGTH_S_MAX: u64 = 7 * 24 * 3600;
+const ADVICE_S_MAX: u64 = 60;
+const SETTINGS_MAX: usize = 50;
+
+/// What `kagiri tune list --json` says.
+async fn listed(app: &Shared) -> ApiResult<Value> {
+    app.program.json(&words!["tune", "list", "--full", "--json"], LIST_WITHIN).await
+}
+
+pub async fn list(State(app): State<Shared>) -> ApiResult<Json<Value>> {
+    Ok(Json(listed(&app).await?["settings"].take()))
+}
+
+pub async fn applied(State(app): State<Shared>) -> ApiResult<Json<Value>> {
+    let running = listed(&app).await?["set"].take();
+    let records = Records::new(&app.folder);
+    let all = blocking(move || Ok(records.views(&running))).await?;
+    Ok(Json(all.into()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    settings: Map<String, Value>,
+    for_s: u64,
+}
+
+impl Asked {
+    /// `NAME=VALUE` for the command line.
+    fn assignments(&self) -> ApiResult<Vec<String>> {
+        if self.settings.is_empty() || self.settings.len() > SETTINGS_MAX {
+            return Err(ApiError::invalid(format!("name 1 to {SETTINGS_MAX} settings"), Some("settings")));
+        }
+        if self.for_s == 0 || self.for_s > LENGTH_S_MAX {
+            return Err(ApiError::invalid("write 1 s to 7 days (604800)", Some("for_s")));
+        }
+        let one = |(name, value): (&String, &Value)| match value {
+            Value::String(text) => Ok(format!("{name}={text}")),
+            Value::Number(number) => Ok(format!("{name}={number}")),
+            _ => Err(ApiError::invalid("write a text or a number", Some(name))),
+        };
+        self.settings.iter().map(one).collect()
+    }
+}
+
+pub async fn set(State(app): State<Shared>, body: Bytes) -> ApiResult<Response> {
+    let asked: Asked = read(&body)?;
+    let assignments = asked.assignments()?;
+    let mut words = words!["tune", "set", "--json", format!("--for={}s", asked.for_s)].to_vec();
+    // A name that begins with '-' is a wrong setting, not an option.
+    if let Some(wrong) = assignments.iter().find(|one| one.starts_with('-')) {
+        return Err(ApiError::invalid(format!("there is no setting {wrong}"), Some("settings")));
+    }
+    words.extend(assignments.iter().map(std::ffi::OsString::from));
+    let before = listed(&app).await?;
+    let records = Records::new(&app.folder);
+    let id = store::new_run_id(Timestamp::now(), sys::random::number());
+    let (program, folder) = (app.program.clone(), records.folder_of(&id));
+    let process = {
+        let folder = folder.clone();
+        blocking(move || detached::start(&program, &words, &folder)).await?
+    };
+    let settings = match until_set(&app, process).await? {
+        Some(settings) => settings,
+        None => {
+            let problem = detached::problem(&folder);
+            records.remove(&id);
+            return Err(problem);
+        }
+    };
+    let began = Timestamp::now();
+    let value_before = |name: &str| {
+        let all = before["settings"].as_array()?;
+        Some(all.iter().find(|setting| setting["name"] == name)?["value"].as_str()?.to_owned())
+    };
+    let change = |(name, value): (String, String)| Change { before: value_before(&name), name, value };
+    let length = SignedDuration::from_secs(i64::try_from(asked.for_s).unwrap_or(0));
+    let setting = Setting {
+        id,
+        process,
+        began,
+        until: began.checked_add(length).ok(),
+        changes: settings.into_iter().map(change).collect(),
+        kept: None,
+    };
+    records.write(&setting)?;
+    Ok((StatusCode::CREATED, Json(records.view(&setting))).into_response())
+}
+
+/// Waits until a process has set its settings; `None`: it has ended without.
+async fn until_set(app: &Shared, process: Process) -> ApiResult<Option<Vec<(String, String)>>> {
+    let deadline = tokio::time::Instant::now() + SET_WITHIN;
+    while tokio::time::Instant::now() < deadline {
+        let is_running = process.is_running();
+        let all = listed(app).await?;
+        let own = all["set"].as_array().into_iter().flatten().find(|record| record["pid"] == process.pid);
+        if let Some(own) = own {
+            let settings = own["settings"].as_array().into_iter().flatten();
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            return Ok(Some(settings.map(|one| (text(&one["name"]), text(&one["value"]))).collect()));
+        }
+        if !is_running {
+            return Ok(None);
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    let message = format!("the settings were not set within {} s", SET_WITHIN.as_secs());
+    Err(ApiError::new(StatusCode::GATEWAY_TIMEOUT, message))
+}
+
+/// Ends what has set settings, which restores them.
+pub async fn undo(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+    let records = Records::new(&app.folder);
+    let running = listed(&app).await?["set"].take();
+    let process = records.process(&id, &running).ok_or_else(|| unknown(&id))?;
+    blocking(move || detached::end(process, END_WITHIN)).await?;
+    view(&records, &id)
+}
+
+/// Leaves the settings until the next boot. They are restored for a moment: whoever has set them ends first.
+pub async fn keep(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+    let records = Records::new(&app.folder);
+    let mut setting = records.read(&id).ok_or_else(|| unknown(&id))?;
+    if !setting.process.is_running() {
+        return Err(ApiError::conflict("these settings were restored already; set them again"));
+    }
+    let process = setting.process;
+    blocking(move || detached::end(process, END_WITHIN)).await?;
+    let mut words = words!["tune", "set", "--keep", "--json"].to_vec();
+    words.extend(setting.changes.iter().map(|one| format!("{}={}", one.name, one.value).into()));
+    setting.kept = Some(app.program.json(&words, SET_WITHIN).await?);
+    records.write(&setting)?;
+    view(&records, &id)
+}
+
+fn view(records: &Records, id: &str) -> ApiResult<Json<Value>> {
+    match records.read(id) {
+        Some(setting) => Ok(Json(records.view(&setting))),
+        // It was set elsewhere: what became of it is said there.
+        None => Ok(Json(json!({ "id": id, "from_console": false, "state": "ended", "changes": [] }))),
+    }
+}
+
+fn unknown(id: &str) -> ApiError {
+    ApiError::not_found(format!("no settings are set under {id}; the time may be over"))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedAdvice {
+    for_s: u64,
+}
+
+pub async fn advise(State(app): State<Shared>, body: Bytes) -> ApiResult<Json<Value>> {
+    let asked: AskedAdvice = read(&body)?;
+    if asked.for_s == 0 || asked.for_s > ADVICE_S_MAX {
+        return Err(ApiError::invalid(format!("write 1 to {ADVICE_S_MAX} s"), Some("for_s")));
+    }
+    let words = words!["tune", "advise", "--json", format!("--for={}s", asked.for_s)];
+    app.program.json(&words, Duration::from_secs(asked.for_s) + LIST_WITHIN).await.map(Json)
+}

@@ -1,0 +1,168 @@
+//! Follows the process of a job: passes its events on, and notes how it ended.
+
+use std::fs;
+use std::process::Child;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use store::{Annotation, Store};
+
+use super::events::{Chunk, Lines, frame, frames, parsed};
+use super::job::{Job, Kind, Process, State};
+use super::{Jobs, files};
+use crate::program::message_of;
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often the job itself is sent while only its time goes on.
+const JOB_EVERY: Duration = Duration::from_secs(1);
+const STDERR_BYTES: u64 = 16 * 1024;
+/// Exit code of a run that was stopped.
+const INTERRUPTED: i32 = 130;
+/// Exit code of a run whose requirements do not all hold.
+const REQUIREMENT_MISSED: i32 = 3;
+
+/// Starts a thread that follows a job. `child`: its process, if this server has started it.
+pub fn start(jobs: &Arc<Jobs>, id: &str, child: Option<Child>) {
+    let (shared, name) = (Arc::clone(jobs), id.to_owned());
+    let thread = std::thread::Builder::new().name("job".into());
+    if let Err(error) = thread.spawn(move || Follower::new(&shared, &name, child).run()) {
+        // The process goes on; its run is stored.
+        let mut all = jobs.lock();
+        if let Some(job) = all.get_mut(id) {
+            job.message = Some(format!("its progress cannot be followed: {error}"));
+        }
+    }
+}
+
+struct Follower<'a> {
+    jobs: &'a Jobs,
+    id: &'a str,
+    child: Option<Child>,
+    process: Option<Process>,
+    lines: Lines,
+    sent: Instant,
+}
+
+impl<'a> Follower<'a> {
+    fn new(jobs: &'a Jobs, id: &'a str, child: Option<Child>) -> Self {
+        let process = jobs.lock().get(id).and_then(|job| job.process);
+        Self { jobs, id, child, process, lines: Lines::new(), sent: Instant::now() }
+    }
+
+    fn run(mut self) {
+        let code = loop {
+            // Asked before its events are read: those that it wrote last count, too.
+            let ended = self.ended();
+            while self.read() {}
+            if let Some(code) = ended {
+                break code;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        self.conclude(code);
+    }
+
+    /// The exit code of a process that has ended: unknown if another server had started it.
+    fn ended(&mut self) -> Option<Option<i32>> {
+        match (&mut self.child, self.process) {
+            (Some(child), _) => match child.try_wait() {
+                Ok(None) => None,
+                Ok(Some(status)) => Some(status.code()),
+                Err(_) => Some(None),
+            },
+            (None, Some(process)) => (!process.is_running()).then_some(None),
+            (None, None) => Some(None),
+        }
+    }
+
+    /// Passes on some events. Returns whether there may be more.
+    fn read(&mut self) -> bool {
+        let path = files::events_file(&self.jobs.folder_of(self.id));
+        // There is no file yet.
+        let Ok((lines, has_more)) = self.lines.read(&path) else { return false };
+        let Some(last) = lines.last() else { return has_more };
+        let end = Some(last.end);
+        let mut text = frames(&lines);
+        let mut is_progress = true;
+        {
+            let mut all = self.jobs.lock();
+            let Some(job) = all.get_mut(self.id) else { return false };
+            for event in lines.iter().filter_map(parsed) {
+                is_progress &= event["event"] == "progress";
+                if event["event"] == "run" {
+                    job.run = event["run"].as_str().map(str::to_owned);
+                    self.jobs.keep(job);
+                }
+                job.live.take(&event);
+            }
+        }
+        let is_due = !is_progress || self.sent.elapsed() >= JOB_EVERY;
+        if let Some(view) = is_due.then(|| self.jobs.view(self.id).ok()).flatten() {
+            self.sent = Instant::now();
+            text += &frame(None, "job", &view.to_string());
+            let _ = self.jobs.changes.send(frame(None, "jobs", &view.to_string()).into());
+        }
+        self.jobs.stream(self.id).send(Chunk { end, bytes: text.into(), is_last: false });
+        has_more
+    }
+
+    fn conclude(self, code: Option<i32>) {
+        let folder = self.jobs.folder_of(self.id);
+        let stderr = files::tail(&files::stderr_file(&folder), STDERR_BYTES);
+        let (run, tags) = {
+            let mut all = self.jobs.lock();
+            let Some(job) = all.get_mut(self.id) else { return };
+            (job.state, job.message) = how_it_ended(job, code, &stderr);
+            (job.ended, job.process) = (Some(Timestamp::now()), None);
+            if matches!(job.kind, Kind::Tune(_)) {
+                let text = fs::read(files::stdout_file(&folder)).unwrap_or_default();
+                job.answer = serde_json::from_slice(&text).ok();
+            }
+            self.jobs.keep(job);
+            (job.run.clone(), job.tags.clone())
+        };
+        if let (Some(run), false) = (run, tags.is_empty()) {
+            // The run keeps the note that it may have got meanwhile.
+            let tagged = Store::open(&self.jobs.data_dir).and_then(|mut store| {
+                let note = store.annotations()?.remove(&run).unwrap_or_default().note;
+                store.annotate(&run, &Annotation { tags, note })
+            });
+            if let (Err(error), Some(job)) = (tagged, self.jobs.lock().get_mut(self.id)) {
+                job.message = Some(format!("its run has no tags: {error}"));
+            }
+        }
+        self.jobs.changed(self.id);
+        let bytes = frame(None, "bye", "{}").into();
+        self.jobs.stream(self.id).send(Chunk { end: None, bytes, is_last: true });
+        self.jobs.wake.notify_all();
+    }
+}
+
+/// The state of a job whose process has ended, and what happened.
+fn how_it_ended(job: &Job, code: Option<i32>, stderr: &str) -> (State, Option<String>) {
+    let error = || {
+        let failure = job.live.run_failure.clone();
+        Some(failure.unwrap_or_else(|| message_of(stderr)))
+    };
+    match (code, job.live.run_state.as_deref()) {
+        (Some(INTERRUPTED), _) | (_, Some("interrupted")) => {
+            let kept = job.live.run_state.is_some();
+            let words =
+                if kept { "stopped; what was measured is stored" } else { "stopped before a trial ended" };
+            (State::Interrupted, Some(words.to_owned()))
+        }
+        (Some(0), _) | (None, Some("complete")) => (State::Ended, None),
+        (Some(REQUIREMENT_MISSED), _) => {
+            (State::Ended, Some("a requirement of the plan does not hold; the report names it".to_owned()))
+        }
+        (None, None) if job.state == State::Stopping => {
+            (State::Interrupted, Some("its process was ended at once".to_owned()))
+        }
+        (None, None) if stderr.trim().is_empty() => (
+            State::Failed,
+            Some("its process ended before the run did; finished trials are stored".to_owned()),
+        ),
+        _ => (State::Failed, error()),
+    }
+}

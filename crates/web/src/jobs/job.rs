@@ -1,0 +1,243 @@
+//! A measurement that was asked for here.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::config::Targets;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Queued,
+    Running,
+    /// It was asked to end, and ends with what it has measured.
+    Stopping,
+    Ended,
+    Failed,
+    /// Stopped; what was measured is stored.
+    Interrupted,
+}
+
+impl State {
+    /// Whether it has a process.
+    pub fn is_active(self) -> bool {
+        matches!(self, Self::Running | Self::Stopping)
+    }
+
+    pub fn has_ended(self) -> bool {
+        matches!(self, Self::Ended | Self::Failed | Self::Interrupted)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Ended => "ended",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// What the process of a job does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Run,
+    Tune(TuneOptions),
+}
+
+/// Options of `kagiri tune auto`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TuneOptions {
+    /// `NAME=VALUE`, one candidate each; none: kagiri chooses.
+    #[serde(default)]
+    pub settings: Vec<String>,
+    #[serde(default)]
+    pub metric: Option<String>,
+    #[serde(default)]
+    pub blocks: Option<u32>,
+}
+
+/// A process, distinguished from later ones with the same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    pub pid: i32,
+    pub start_ticks: u64,
+}
+
+impl Process {
+    pub fn is_running(self) -> bool {
+        sys::process::is_running(self.pid, self.start_ticks)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    pub id: String,
+    pub kind: Kind,
+    pub name: String,
+    pub workload: String,
+    pub state: State,
+    pub created: Timestamp,
+    pub began: Option<Timestamp>,
+    pub ended: Option<Timestamp>,
+    /// The stored run; of `tune auto`, the last one.
+    pub run: Option<String>,
+    /// Why it waits, or what happened.
+    pub message: Option<String>,
+    pub tags: Vec<String>,
+    pub targets: Targets,
+    pub process: Option<Process>,
+    /// The document of `tune auto`.
+    pub answer: Option<Value>,
+    #[serde(default)]
+    pub live: LiveState,
+}
+
+/// What its last events say.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveState {
+    pub unit: Option<String>,
+    pub phase: Option<String>,
+    pub load: Option<f64>,
+    pub variant: Option<String>,
+    pub elapsed_s: Option<f64>,
+    pub left_s: Option<f64>,
+    /// State and failure of the run, from its last event.
+    pub run_state: Option<String>,
+    pub run_failure: Option<String>,
+    /// The last numbers of the trial under way.
+    #[serde(skip)]
+    pub numbers: serde_json::Map<String, Value>,
+}
+
+impl LiveState {
+    /// Takes over an event of `--json-lines`.
+    pub fn take(&mut self, event: &Value) {
+        let text = |key: &str| event[key].as_str().map(str::to_owned);
+        let times = |this: &mut Self| {
+            this.elapsed_s = event["elapsed_s"].as_f64().or(this.elapsed_s);
+            this.left_s = event["left_s"].as_f64();
+        };
+        match event["event"].as_str().unwrap_or_default() {
+            "run" => self.unit = text("unit"),
+            "preparing" => (self.phase, self.variant) = (Some("preparing".to_owned()), text("variant")),
+            "trial_began" => {
+                (self.phase, self.variant) = (text("phase"), text("variant"));
+                self.load = event["load"].as_f64();
+                times(self);
+            }
+            "progress" => {
+                times(self);
+                self.numbers = event["live"].as_object().cloned().unwrap_or_default();
+            }
+            "trial" => self.numbers.clear(),
+            "end" => {
+                (self.run_state, self.run_failure) = (text("state"), text("failure"));
+                self.phase = None;
+                self.numbers.clear();
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Job {
+    /// The job as the API has it. `position`: its place in the queue, from 1. `host`: this machine's name.
+    pub fn view(&self, position: Option<usize>, host: &str) -> Value {
+        let live = &self.live;
+        let is_live = self.state.is_active();
+        // The clock of the run begins a moment after the job's.
+        let elapsed_s = match (is_live, self.began, self.ended) {
+            (true, ..) => live.elapsed_s,
+            (false, Some(began), Some(ended)) => Some(ended.duration_since(began).as_secs_f64()),
+            _ => None,
+        };
+        let left_s = live.left_s.filter(|_| is_live);
+        let done = match self.state {
+            State::Ended => Some(1.0),
+            _ => {
+                elapsed_s.zip(left_s).map(|(elapsed, left)| elapsed / (elapsed + left).max(f64::MIN_POSITIVE))
+            }
+        };
+        json!({
+            "id": self.id,
+            "kind": if self.kind == Kind::Run { "run" } else { "tune" },
+            "name": self.name,
+            "workload": self.workload,
+            "state": self.state.name(),
+            "position": position,
+            "run": self.run,
+            "created": self.created.to_string(),
+            "began": self.began.map(|at| at.to_string()),
+            "ended": self.ended.map(|at| at.to_string()),
+            "elapsed_s": elapsed_s,
+            "left_s": left_s,
+            "done": done,
+            "phase": live.phase.as_ref().filter(|_| is_live),
+            "load": live.load.filter(|_| is_live),
+            "unit": live.unit,
+            "variant": live.variant.as_ref().filter(|_| is_live),
+            "message": self.message,
+            "tags": self.tags,
+            "targets": self.targets.names(host),
+            "answer": self.answer,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(state: State) -> Job {
+        Job {
+            id: "a".into(),
+            kind: Kind::Run,
+            name: "n".into(),
+            workload: "transfer".into(),
+            state,
+            created: Timestamp::UNIX_EPOCH,
+            began: None,
+            ended: None,
+            run: None,
+            message: None,
+            tags: Vec::new(),
+            targets: Targets { is_here: true, ..Targets::default() },
+            process: None,
+            answer: None,
+            live: LiveState::default(),
+        }
+    }
+
+    #[test]
+    fn events_become_the_state_of_the_job() {
+        let mut job = job(State::Running);
+        for event in [
+            json!({"event": "run", "unit": "flows"}),
+            json!({"event": "trial_began", "variant": "v", "load": 4, "phase": "search", "elapsed_s": 1.0}),
+            json!({"event": "progress", "done": 0.5, "elapsed_s": 5.0, "left_s": 5.0, "live": {"x_ms": 1.0}}),
+        ] {
+            job.live.take(&event);
+        }
+        let view = job.view(None, "desk");
+        assert_eq!(
+            (&view["done"], &view["load"], &view["unit"]),
+            (&json!(0.5), &json!(4.0), &json!("flows"))
+        );
+        assert_eq!((&view["targets"], &view["phase"]), (&json!(["desk"]), &json!("search")));
+        // What is not known is null, and of an ended job nothing is under way.
+        job.live.take(&json!({"event": "progress", "elapsed_s": 6.0, "left_s": null, "live": {}}));
+        assert_eq!(job.view(None, "desk")["done"], Value::Null);
+        job.state = State::Failed;
+        let view = job.view(None, "desk");
+        assert_eq!(
+            (&view["left_s"], &view["load"], &view["done"]),
+            (&Value::Null, &Value::Null, &Value::Null)
+        );
+    }
+}

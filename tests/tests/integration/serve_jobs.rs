@@ -1,0 +1,162 @@
+//! Runs that are asked for over HTTP: watched, stopped, queued, and found again by a new server.
+
+use std::time::Duration;
+
+use kagiri_tests::{Console, World, beside_others, http_request, wait_until};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes over loopback for some time, slowly, so that other tests are not disturbed.
+fn plan(name: &str, time: &str) -> String {
+    format!("name = '{name}'\nworkload = 'transfer'\n[transfer]\nrate = '20Mbit/s'\ntime = '{time}'\n")
+}
+
+fn watched(console: &Console, job: &str, after: &str) -> kagiri_tests::HttpAnswer {
+    let bearer = format!("Bearer {}", console.token);
+    let headers = [("Authorization", bearer.as_str()), ("Last-Event-ID", after)];
+    http_request(console.address, "GET", &format!("/api/v1/jobs/{job}/events"), &headers, "")
+}
+
+#[test]
+fn run_is_watched_from_its_beginning_to_its_end_and_stored_with_its_tags() {
+    let _beside = beside_others();
+    let world = World::new();
+    let console = Console::start(&world);
+    let asked = json!({ "toml": plan("first", "2s"), "name": "renamed", "tags": ["night"] });
+    let job = console.answered("POST", "/jobs", &asked, 201);
+    assert_eq!((&job["name"], &job["workload"]), (&json!("renamed"), &json!("transfer")), "{job}");
+    let id = job["id"].as_str().expect("an id");
+    let events = watched(&console, id, "").events(|name, _| name == "bye");
+    let names: Vec<&str> = events.iter().map(|(name, ..)| name.as_str()).collect();
+    let at = |wanted: &str| {
+        names.iter().position(|name| *name == wanted).unwrap_or_else(|| panic!("{wanted}: {names:?}"))
+    };
+    assert!(
+        at("run") < at("trial_began") && at("trial_began") < at("progress") && at("progress") < at("trial")
+    );
+    assert!(at("trial") < at("end") && *names.last().expect("events") == "bye", "{names:?}");
+    let progress: Vec<&Value> =
+        events.iter().filter(|(name, ..)| name == "progress").map(|(_, _, data)| data).collect();
+    // Ten a second.
+    assert!(progress.len() >= 8, "{}", progress.len());
+    let live = &progress[progress.len() / 2]["live"];
+    for name in ["host_cpu_percent", "page_cache_bytes", "server_memory_bytes"] {
+        assert!(live[name].is_number(), "{name}: {live}");
+    }
+    let ended = console.until(id, &["ended"]);
+    assert_eq!((&ended["done"], &ended["message"]), (&json!(1.0), &Value::Null), "{ended}");
+    let run = ended["run"].as_str().expect("a run").to_owned();
+    let list = console.get("/runs?tag=night");
+    assert_eq!((&list["runs"][0]["id"], &list["runs"][0]["name"]), (&json!(run), &json!("renamed")));
+    // A later viewer sees the same; one that comes back only the rest.
+    let replay = watched(&console, id, "").events(|name, _| name == "bye");
+    assert_eq!(replay.iter().filter(|(name, ..)| name == "progress").count(), progress.len());
+    let trial =
+        events.iter().find(|(name, ..)| name == "trial").map(|(_, id, _)| id.clone()).expect("a trial");
+    let rest = watched(&console, id, &trial).events(|name, _| name == "bye");
+    let rest: Vec<&str> = rest.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(rest, ["end", "job", "bye"]);
+    console.answered("DELETE", &format!("/jobs/{id}"), &Value::Null, 204);
+    assert_eq!(console.get(&format!("/runs/{run}"))["run"], run.as_str());
+}
+
+#[test]
+fn invalid_plan_names_key_and_line() {
+    let world = World::new();
+    let console = Console::start(&world);
+    let toml = "workload = 'transfer'\n[transfer]\ntime = 'long'\n";
+    let checked = console.answered("POST", "/plans/check", &json!({ "toml": toml }), 200);
+    let error = &checked["errors"][0];
+    assert_eq!((&checked["valid"], &error["field"]), (&json!(false), &json!("transfer.time")), "{checked}");
+    assert_eq!(error["line"], 3);
+    let refused = console.answered("POST", "/jobs", &json!({ "toml": toml }), 422);
+    assert_eq!(refused["errors"], checked["errors"]);
+    // The form's keys become the file, and the file the form's keys.
+    let plan = json!({ "workload": "transfer", "transfer": { "time": "1s", "host": null } });
+    let there = console.answered("POST", "/plans/check", &json!({ "plan": plan }), 200);
+    assert_eq!(
+        (&there["valid"], &there["plan"]["transfer"]["time"]),
+        (&json!(true), &json!("1s")),
+        "{there}"
+    );
+    let back = console.answered("POST", "/plans/check", &json!({ "toml": there["toml"] }), 200);
+    assert_eq!(back["plan"], there["plan"]);
+    assert!(back["cost_s"].is_number() && back["cost_words"].is_string());
+    let elsewhere = "workload = 'transfer'\n[place]\nserver = 'nas'\n";
+    let refused = console.answered("POST", "/jobs", &json!({ "toml": elsewhere }), 422);
+    assert!(refused["error"]["message"].as_str().is_some_and(|text| text.contains("--fleet")), "{refused}");
+}
+
+#[test]
+fn jobs_on_one_host_queue_and_a_stopped_one_keeps_what_it_measured() {
+    let _beside = beside_others();
+    let world = World::new();
+    let console = Console::start(&world);
+    let long = console.run(&(plan("long", "1s") + "\n").replace("workload", "repeats = 100\nworkload"));
+    let second = console.run(&plan("second", "1s"));
+    let third = console.run(&plan("third", "1s"));
+    // One trial is measured.
+    watched(&console, &long, "").events(|name, _| name == "trial");
+    let waiting = console.get(&format!("/jobs/{second}"));
+    assert_eq!((&waiting["state"], &waiting["position"]), (&json!("queued"), &json!(1)), "{waiting}");
+    wait_until("the reason to wait", PATIENCE, || {
+        console.get(&format!("/jobs/{third}"))["message"].as_str().is_some_and(|text| text.contains("'long'"))
+    });
+    console.answered("DELETE", &format!("/jobs/{long}"), &Value::Null, 409);
+    console.answered("POST", &format!("/jobs/{third}/stop"), &Value::Null, 202);
+    assert_eq!(console.get(&format!("/jobs/{third}"))["state"], "interrupted");
+    console.answered("POST", &format!("/jobs/{long}/stop"), &Value::Null, 202);
+    let stopped = console.until(&long, &["interrupted"]);
+    let run = console.get(&format!("/runs/{}", stopped["run"].as_str().expect("a run")));
+    assert_eq!(run["state"], "interrupted");
+    assert!(run["trials"].as_array().is_some_and(|trials| !trials.is_empty()), "{stopped}");
+    console.answered("POST", &format!("/jobs/{long}/stop"), &Value::Null, 409);
+    let second = console.until(&second, &["ended"]);
+    assert!(second["began"].as_str() >= stopped["ended"].as_str(), "{second} {stopped}");
+}
+
+#[test]
+fn run_of_a_terminal_is_waited_for() {
+    let _beside = beside_others();
+    let world = World::new();
+    let console = Console::start(&world);
+    let file = world.write("plan.toml", plan("terminal", "1s").replace("workload", "repeats = 50\nworkload"));
+    let mut other = world.start(&["run", file.to_str().expect("UTF-8")]);
+    other.wait_for("measuring", PATIENCE);
+    let job = console.run(&plan("mine", "1s"));
+    wait_until("the reason to wait", PATIENCE, || {
+        let job = console.get(&format!("/jobs/{job}"));
+        job["message"].as_str().is_some_and(|text| text.contains(&other.pid().to_string()))
+    });
+    other.signal(Signal::SIGINT);
+    other.end(PATIENCE);
+    console.until(&job, &["ended"]);
+}
+
+#[test]
+fn killed_server_ends_no_run_and_the_next_one_follows_it() {
+    let _beside = beside_others();
+    let world = World::new();
+    let first = Console::start(&world);
+    let job = first.run(&plan("survives", "8s"));
+    watched(&first, &job, "").events(|name, _| name == "progress");
+    first.end(Signal::SIGKILL);
+    let second = Console::start(&world);
+    let found = second.get(&format!("/jobs/{job}"));
+    assert_eq!(found["state"], "running", "{found}");
+    let events = watched(&second, &job, "").events(|name, _| name == "bye");
+    assert!(events.iter().any(|(name, ..)| name == "run") && events.iter().any(|(name, ..)| name == "end"));
+    let ended = second.until(&job, &["ended"]);
+    let list = second.get("/runs");
+    assert_eq!((&list["runs"][0]["id"], &list["runs"][0]["state"]), (&ended["run"], &json!("complete")));
+    second.end(Signal::SIGKILL);
+    // A run that ends while there is no server.
+    let third = Console::start(&world);
+    let job = third.run(&plan("alone", "1s"));
+    watched(&third, &job, "").events(|name, _| name == "progress");
+    third.end(Signal::SIGKILL);
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(Console::start(&world).until(&job, &["ended", "failed"])["state"], "ended");
+}
