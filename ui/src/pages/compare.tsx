@@ -1,0 +1,165 @@
+// Two or more stored runs beside each other.
+
+import { useState } from 'preact/hooks';
+
+import { useWords } from '../i18n/index.ts';
+import { number, percentChange, quantity } from '../lib/format.ts';
+import { useResource } from '../lib/resource.ts';
+import type { ComparedRow, Comparison, Interval, Verdict } from '../lib/types.ts';
+import { Intervals } from '../parts/intervals.tsx';
+import { Badge, Empty, Loaded, Page } from '../parts/states.tsx';
+
+const TONES: Record<Verdict, 'good' | 'bad' | 'odd' | 'calm'> = {
+  better: 'good',
+  worse: 'bad',
+  mixed: 'odd',
+  differs: 'odd',
+  equal: 'calm',
+  unknown: 'calm',
+};
+
+export function Compare(props: { runs: string[] }) {
+  const t = useWords();
+  const ids = props.runs.map(encodeURIComponent).join(',');
+  const comparison = useResource<Comparison>(props.runs.length >= 2 ? `/compare?ids=${ids}` : null);
+  return (
+    <Page title={t.compare.title}>
+      <p class="crumb">
+        <a href="/runs">{t.compare.back}</a>
+      </p>
+      {props.runs.length < 2 ? (
+        <Empty title={t.compare.none} />
+      ) : (
+        <Loaded resource={comparison}>{(data) => <Compared comparison={data} />}</Loaded>
+      )}
+    </Page>
+  );
+}
+
+function Compared({ comparison }: { comparison: Comparison }) {
+  const t = useWords();
+  const [isShort, setIsShort] = useState(false);
+  const isDifferent = (row: ComparedRow) => row.verdict !== 'equal' && row.verdict !== 'unknown';
+  const rows = comparison.rows.filter((row) => row.load === null || !isShort || isDifferent(row));
+  const isUnknown = comparison.verdict === 'unknown';
+  return (
+    <>
+      <ol class="compared">
+        {comparison.ids.map((id, at) => (
+          <li key={id} class={`interval-${(at % 6) + 1}`}>
+            <svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true">
+              <circle cx="7" cy="7" r="4" />
+            </svg>
+            <a href={`/runs/${id}`}>{comparison.names[at] ?? id}</a> <code>{id}</code>
+            {at === 0 && <small> {t.compare.baseline}</small>}
+          </li>
+        ))}
+      </ol>
+      <p class="answer">{comparison.words}</p>
+      {isUnknown && <p>{t.compare.unknownHelp}</p>}
+      {comparison.notes.map((note) => (
+        <p key={note} class="soft">
+          {note}
+        </p>
+      ))}
+      <label class="inline">
+        <input
+          type="checkbox"
+          checked={isShort}
+          onChange={(event) => setIsShort(event.currentTarget.checked)}
+        />
+        {t.compare.onlyChanged}
+      </label>
+      {rows.length === 0 ? (
+        <p>{t.compare.nothingDiffers}</p>
+      ) : (
+        <Rows rows={rows} count={comparison.ids.length} />
+      )}
+      <p class="soft">{t.compare.intervalHelp}</p>
+    </>
+  );
+}
+
+function Rows({ rows, count }: { rows: ComparedRow[]; count: number }) {
+  const t = useWords();
+  const hasVariants = new Set(rows.map((row) => row.variant)).size > 1;
+  return (
+    <div class="scroll">
+      <table class="comparison">
+        <thead>
+          <tr>
+            <th scope="col">{t.compare.metric}</th>
+            <th scope="col" class="number">
+              {Array.from({ length: count }, (_, at) => at + 1).join(' · ')}
+            </th>
+            <th scope="col">{t.compare.interval}</th>
+            <th scope="col" class="number">
+              {t.compare.change}
+            </th>
+            <th scope="col">{t.compare.verdict}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <Row key={`${row.variant} ${row.load} ${row.metric}`} row={row} hasVariants={hasVariants} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
+  const t = useWords();
+  const spans = row.values.map((value) => value && { value: value.value, interval: value.interval });
+  const changes = [row, ...(row.others ?? [])];
+  const place = [
+    hasVariants && row.variant,
+    row.load !== null && `${t.live.load} ${number(row.load)}`,
+  ].filter(Boolean);
+  return (
+    <tr>
+      <th scope="row">
+        {row.metric.replaceAll('_', ' ')}
+        {place.length > 0 && <small>{place.join(' · ')}</small>}
+      </th>
+      <td class="number">
+        {row.values.map((value, at) => (
+          <div key={at}>
+            {quantity(value?.value, row.unit)}
+            <small> {value ? t.compare.n(value.n) : ''}</small>
+          </div>
+        ))}
+      </td>
+      <td>
+        <Intervals
+          spans={spans}
+          label={spans.map((span) => intervalWords(span?.interval ?? null, row.unit)).join('; ')}
+        />
+      </td>
+      <td class="number">
+        {changes.map((change, at) => (
+          <div key={at}>
+            {percentChange(change.change_percent)}
+            {change.change_interval && <small> {intervalWords(change.change_interval, '%')}</small>}
+          </div>
+        ))}
+      </td>
+      <td>
+        {changes.map((change, at) => (
+          <div key={at}>
+            <Badge tone={TONES[change.verdict] ?? 'calm'}>
+              {t.compare.verdicts[change.verdict] ?? change.verdict}
+            </Badge>
+          </div>
+        ))}
+        {row.reason && <small>{row.reason}</small>}
+      </td>
+    </tr>
+  );
+}
+
+function intervalWords(interval: Interval | null, unit: string): string {
+  if (!interval) return '–';
+  return `${quantity(interval[0], unit)} … ${quantity(interval[1], unit)}`;
+}
