@@ -6,6 +6,7 @@ import { startRouter } from './lib/router.ts';
 import { startTheme } from './lib/theme.ts';
 import './style/base.css';
 import './style/controls.css';
+import './style/elements.css';
 import './style/pages.css';
 import './style/forms.css';
 import './style/narrow.css';

@@ -9,9 +9,13 @@ export function number(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return UNKNOWN;
   if (value === 0) return '0';
   const size = Math.abs(value);
-  if (size >= 1000) return Math.round(value).toLocaleString('en-US');
-  if (size < 0.001) return value.toExponential(1).replace('-', '−');
-  return String(Number(value.toPrecision(3)));
+  const digits =
+    size >= 1000
+      ? Math.round(size).toLocaleString('en-US')
+      : size < 0.001
+        ? size.toExponential(1).replace('-', '−')
+        : String(Number(size.toPrecision(3)));
+  return value < 0 ? `−${digits}` : digits;
 }
 
 /** A quantity with its unit; rates, sizes and times get a prefix. */

@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 
 import { useWords } from '../i18n/index.ts';
-import { number, percentChange, quantity } from '../lib/format.ts';
+import { number, percentChange, quantity, wordsOf } from '../lib/format.ts';
 import { useResource } from '../lib/resource.ts';
 import type { ComparedRow, Comparison, Interval, Verdict } from '../lib/types.ts';
 import { Intervals } from '../parts/intervals.tsx';
@@ -44,6 +44,7 @@ function Compared({ comparison }: { comparison: Comparison }) {
   const isUnknown = comparison.verdict === 'unknown';
   return (
     <>
+      <p class="answer">{comparison.words}</p>
       <ol class="compared">
         {comparison.ids.map((id, at) => (
           <li key={id} class={`interval-${(at % 6) + 1}`}>
@@ -55,7 +56,6 @@ function Compared({ comparison }: { comparison: Comparison }) {
           </li>
         ))}
       </ol>
-      <p class="answer">{comparison.words}</p>
       {isUnknown && <p>{t.compare.unknownHelp}</p>}
       {comparison.notes.map((note) => (
         <p key={note} class="soft">
@@ -70,27 +70,23 @@ function Compared({ comparison }: { comparison: Comparison }) {
         />
         {t.compare.onlyChanged}
       </label>
-      {rows.length === 0 ? (
-        <p>{t.compare.nothingDiffers}</p>
-      ) : (
-        <Rows rows={rows} count={comparison.ids.length} />
-      )}
+      {rows.length === 0 ? <p>{t.compare.nothingDiffers}</p> : <Rows rows={rows} />}
       <p class="soft">{t.compare.intervalHelp}</p>
     </>
   );
 }
 
-function Rows({ rows, count }: { rows: ComparedRow[]; count: number }) {
+function Rows({ rows }: { rows: ComparedRow[] }) {
   const t = useWords();
   const hasVariants = new Set(rows.map((row) => row.variant)).size > 1;
   return (
     <div class="scroll">
-      <table class="comparison">
+      <table class="comparison stack">
         <thead>
           <tr>
             <th scope="col">{t.compare.metric}</th>
             <th scope="col" class="number">
-              {Array.from({ length: count }, (_, at) => at + 1).join(' · ')}
+              {t.compare.value}
             </th>
             <th scope="col">{t.compare.interval}</th>
             <th scope="col" class="number">
@@ -120,10 +116,10 @@ function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
   return (
     <tr>
       <th scope="row">
-        {row.metric.replaceAll('_', ' ')}
+        {wordsOf(row.metric)}
         {place.length > 0 && <small>{place.join(' · ')}</small>}
       </th>
-      <td class="number">
+      <td class="number" data-label={t.compare.value}>
         {row.values.map((value, at) => (
           <div key={at}>
             {quantity(value?.value, row.unit)}
@@ -131,13 +127,13 @@ function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
           </div>
         ))}
       </td>
-      <td>
+      <td data-label={t.compare.interval}>
         <Intervals
           spans={spans}
           label={spans.map((span) => intervalWords(span?.interval ?? null, row.unit)).join('; ')}
         />
       </td>
-      <td class="number">
+      <td class="number" data-label={t.compare.change}>
         {changes.map((change, at) => (
           <div key={at}>
             {percentChange(change.change_percent)}
@@ -145,7 +141,7 @@ function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
           </div>
         ))}
       </td>
-      <td>
+      <td data-label={t.compare.verdict}>
         {changes.map((change, at) => (
           <div key={at}>
             <Badge tone={TONES[change.verdict] ?? 'calm'}>

@@ -24,15 +24,12 @@ export function Home() {
         <FirstRun />
         <h2>{t.home.meaningTitle}</h2>
         <ul class="meaning">
-          {t.home.meaning.map((text) => {
-            const [term, ...rest] = text.split(': ');
-            return (
-              <li key={text}>
-                <strong>{term}</strong>
-                <span>{rest.join(': ')}</span>
-              </li>
-            );
-          })}
+          {t.home.meaning.map(({ term, text }) => (
+            <li key={term}>
+              <strong>{term}</strong>
+              <span>{text}</span>
+            </li>
+          ))}
         </ul>
         <p class="soft">{t.home.safe}</p>
       </section>
@@ -57,7 +54,7 @@ export function Home() {
 function FirstRun() {
   const t = useWords();
   const [cost, setCost] = useState<PlanCheck | null>(null);
-  const plan = firstPlan(t.home);
+  const plan = firstPlan(t.home.planName);
   useEffect(() => {
     post<PlanCheck>('/plans/check', { plan })
       .then(setCost)

@@ -38,7 +38,7 @@ function HostTable({ hosts }: { hosts: Host[] }) {
   const columns = t.hosts.columns;
   return (
     <div class="scroll">
-      <table>
+      <table class="stack">
         <thead>
           <tr>
             <th scope="col">{columns.name}</th>
@@ -60,14 +60,16 @@ function HostTable({ hosts }: { hosts: Host[] }) {
                 {host.name}
                 <small>{host.is_this ? t.hosts.thisMachine : host.address}</small>
               </th>
-              <td>
+              <td data-label={columns.state}>
                 <Badge tone={TONES[host.state]}>{t.hosts.states[host.state]}</Badge>
                 {host.state === 'lost' && <small>{t.hosts.lostHelp}</small>}
               </td>
-              <td>{host.running ?? '–'}</td>
-              <td class="number">{host.cores ?? '–'}</td>
-              <td>{clockWords(host, t.hosts.clock)}</td>
-              <td>
+              <td data-label={columns.running}>{host.running ?? '–'}</td>
+              <td class="number" data-label={columns.cores}>
+                {host.cores ?? '–'}
+              </td>
+              <td data-label={columns.clock}>{clockWords(host, t.hosts.clock)}</td>
+              <td data-label={columns.version}>
                 {host.version ?? '–'}
                 {own && host.version !== null && host.version !== own.version && (
                   <small>{t.hosts.versionDiffers}</small>

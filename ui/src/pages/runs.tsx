@@ -77,8 +77,7 @@ function Queue() {
       <ul class="jobs">
         {jobs.map((job) => (
           <li key={job.id}>
-            <a href={`/live/${job.id}`}>{job.name}</a>
-            <JobState job={job} />
+            <a href={`/live/${job.id}`}>{job.name}</a> <JobState job={job} />
             <JobProgress job={job} />
           </li>
         ))}

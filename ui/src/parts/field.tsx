@@ -6,6 +6,8 @@ import { useId } from 'preact/hooks';
 interface Labelled {
   label: ComponentChildren;
   help?: ComponentChildren;
+  /** A heading above says the same. */
+  isLabelHidden?: boolean;
   /** Shown beside the control, and read out when it gets the focus. */
   errors?: readonly string[];
 }
@@ -30,7 +32,9 @@ export function Control(props: Labelled & { class?: string; children: (ids: Ids)
   };
   return (
     <div class={`field ${props.class ?? ''}`}>
-      <label for={id}>{props.label}</label>
+      <label for={id} class={props.isLabelHidden ? 'hidden' : undefined}>
+        {props.label}
+      </label>
       {props.children(ids)}
       {props.help && (
         <p class="field-help" id={`${id}-help`}>

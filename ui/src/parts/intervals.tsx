@@ -3,7 +3,8 @@
 import type { Interval } from '../lib/types.ts';
 
 const WIDTH = 160;
-const ROW = 14;
+/** As high as the values beside it. */
+const ROW = 24;
 const MARGIN = 6;
 
 export interface Span {

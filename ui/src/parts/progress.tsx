@@ -27,7 +27,9 @@ export function JobProgress(props: { job: Job }) {
   const words =
     job.state === 'queued'
       ? t.job.waits(job.position ?? 1)
-      : [t.job.elapsed(duration(job.elapsed_s)), job.state === 'running' && left].filter(Boolean).join(' · ');
+      : [job.elapsed_s !== null && t.job.elapsed(duration(job.elapsed_s)), job.state === 'running' && left]
+          .filter(Boolean)
+          .join(' · ');
   const share = overall(job);
   return (
     <div class="job-progress">

@@ -24,10 +24,10 @@ export function Charts(props: { ring: SampleRing; loadUnit: string }) {
                 key={`${chart.group} ${chart.unit}`}
                 title={t.live.groups[chart.group]}
                 unit={chart.unit}
+                unitWords={chart.group === 'cpu' ? t.live.cpuUnit : chart.unit}
                 times={times}
                 series={chart.series.map(({ name, label }) => ({ label, values: ring.values(name) }))}
                 caption={caption}
-                timeLabel={t.live.time}
               />
             ))}
           </div>

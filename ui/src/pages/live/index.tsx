@@ -97,7 +97,8 @@ function UnderWay(props: { job: Job; model: LiveModel; connection: StreamState }
   const { job, model, connection } = props;
   const facts: [string, string][] = [];
   if (model.variant && model.variant !== 'default') facts.push([t.live.variant, model.variant]);
-  if (model.load !== null) facts.push([t.live.load, `${number(model.load)} ${job.unit ?? ''}`]);
+  if (model.load !== null)
+    facts.push([`${t.live.load}${job.unit ? ` (${job.unit})` : ''}`, number(model.load)]);
   const phase = model.isPreparing ? t.live.preparing : (t.live.phases[model.phase ?? ''] ?? model.phase);
   if (phase) facts.push([t.live.phase, phase]);
   return (

@@ -11,8 +11,18 @@ const TRIALS_MAX = 200;
 
 export const EVENTS = ['job', 'run', 'preparing', 'trial_began', 'progress', 'trial', 'end'] as const;
 
-export type Group = 'load' | 'rate' | 'response' | 'cpu' | 'memory' | 'disk' | 'network' | 'other';
-const GROUPS: readonly Group[] = ['load', 'rate', 'response', 'cpu', 'memory', 'disk', 'network', 'other'];
+export type Group = 'load' | 'rate' | 'response' | 'cpu' | 'memory' | 'caches' | 'disk' | 'network' | 'other';
+const GROUPS: readonly Group[] = [
+  'load',
+  'rate',
+  'response',
+  'cpu',
+  'memory',
+  'caches',
+  'disk',
+  'network',
+  'other',
+];
 
 export interface ChartData {
   group: Group;
@@ -25,12 +35,17 @@ export function groupOf(name: string): Group {
   if (name === LOAD) return 'load';
   if (/disk/.test(name)) return 'disk';
   if (/network/.test(name)) return 'network';
-  if (/memory|cache|slab/.test(name)) return 'memory';
+  // Caches are so much larger that nothing else could be seen beside them.
+  if (/cache|slab/.test(name)) return 'caches';
+  if (/memory/.test(name)) return 'memory';
   if (/cpu|softirq|steal|throttled/.test(name)) return 'cpu';
   if (/_(ms|us|ns|s)$/.test(name) && !name.endsWith('_per_s')) return 'response';
   if (/_per_s$/.test(name)) return 'rate';
   return 'other';
 }
+
+/** Counts since the start, of which rates are drawn. */
+const COUNTER = /^passed_/;
 
 /** The offered load among the live values. */
 export const LOAD = 'load';
@@ -39,6 +54,7 @@ export const LOAD = 'load';
 export function chartsOf(names: readonly string[], loadUnit: string): ChartData[] {
   const charts = new Map<string, ChartData>();
   for (const name of names) {
+    if (COUNTER.test(name)) continue;
     const group = groupOf(name);
     const unit = name === LOAD ? loadUnit : unitOf(name);
     const key = `${group} ${unit}`;

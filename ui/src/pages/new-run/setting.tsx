@@ -16,7 +16,7 @@ export interface Edit {
 }
 
 /** A control for `field`, whose value is at its path within the table. */
-export function SettingControl(props: { field: Field; edit: Edit; label?: ComponentChildren }) {
+export function SettingControl(props: { field: Field; edit: Edit; isShort?: boolean }) {
   const t = useWords();
   const { field, edit } = props;
   const value = valueAt(edit.table, field.path);
@@ -37,8 +37,8 @@ export function SettingControl(props: { field: Field; edit: Edit; label?: Compon
   return (
     <Control
       class={`setting ${isSet ? 'is-set' : ''}`}
-      label={props.label ?? <SettingName name={field.key} />}
-      help={helpOf(field, t)}
+      label={<SettingName name={field.key} />}
+      help={props.isShort ? undefined : withCode(helpOf(field, t))}
       errors={edit.errorsOf(field.key)}
     >
       {(ids) => <Input ids={ids} field={field} value={value} set={set} />}
@@ -48,6 +48,11 @@ export function SettingControl(props: { field: Field; edit: Edit; label?: Compon
 
 function SettingName({ name }: { name: string }) {
   return <code>{name}</code>;
+}
+
+/** Words in backticks are code. */
+function withCode(text: string): ComponentChildren {
+  return text.split('`').map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part));
 }
 
 function helpOf(field: Field, t: Dictionary): string {
@@ -97,13 +102,18 @@ function Input({ ids, field, value, set }: InputProps) {
     }
     case 'choice': {
       const chosen = textOf(value);
-      const byDefault = placeholderOf(field) || t.newRun.notSet;
+      const byDefault = field.unset ?? (textOf(field.default) || t.newRun.notSet);
+      const choices = kind.choices.filter(
+        (choice) => choice.name !== field.default || choice.name === chosen,
+      );
+      const defaultHelp = kind.choices.find((choice) => choice.name === field.default)?.help;
       return (
         <select {...ids} value={chosen} onChange={(event) => set(event.currentTarget.value || undefined)}>
           <option value="" selected={chosen === ''}>
             {byDefault}
+            {defaultHelp && ` — ${defaultHelp}`} ({t.newRun.isDefault})
           </option>
-          {kind.choices.map((choice) => (
+          {choices.map((choice) => (
             <option
               key={choice.name}
               value={choice.name}
@@ -170,7 +180,7 @@ function Tables({ field, fields, value, set, errors }: TablesProps) {
       <legend>
         <SettingName name={field.key} />
       </legend>
-      <p class="field-help">{field.help}</p>
+      <p class="field-help">{withCode(field.help)}</p>
       {errors.length > 0 && <p class="field-error">{errors.join(' ')}</p>}
       {items.map((item, at) => (
         <fieldset key={at} class="card">

@@ -10,6 +10,11 @@ import { Problem } from '../../parts/states.tsx';
 
 const BYTES_MAX = 1 << 20;
 
+/** Lines of a comment, broken only where a paragraph ends. */
+export function paragraphs(text: string): string {
+  return text.replace(/([^\n])\n(?=[^\n])/g, '$1 ');
+}
+
 export function StartFrom(props: { setToml: (toml: string) => void; setEmpty: () => void }) {
   const t = useWords();
   const plans = useResource<ReadyPlan[]>('/plans');
@@ -61,7 +66,7 @@ export function StartFrom(props: { setToml: (toml: string) => void; setEmpty: ()
         </Control>
       </div>
       <Problem error={plans.error} retry={plans.reload} />
-      {plan?.about && <p class="about">{plan.about}</p>}
+      {plan?.about && <p class="about">{paragraphs(plan.about)}</p>}
     </section>
   );
 }

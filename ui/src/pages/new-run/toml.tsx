@@ -38,6 +38,7 @@ export function TomlEditor({ draft }: { draft: Draft }) {
   return (
     <>
       <AreaField
+        isLabelHidden
         label={t.newRun.toml}
         help={t.newRun.tomlHelp}
         value={draft.toml}

@@ -65,16 +65,17 @@ function VariantCard({ variant, workload, fields, set, remove }: CardProps) {
   return (
     <fieldset class="card">
       <legend>{textOf(variant.name)}</legend>
-      <TextField
-        label={t.newRun.name}
-        value={textOf(variant.name)}
-        onValue={(name) => set({ ...variant, name })}
-      />
       {changed.length + others.length === 0 && <p class="soft">{t.newRun.noChanges}</p>}
       <div class="settings">
+        <TextField
+          label={t.newRun.variantName}
+          value={textOf(variant.name)}
+          onValue={(name) => set({ ...variant, name })}
+        />
         {changed.map((field) => (
           <div key={field.key} class="with-remove">
             <SettingControl
+              isShort
               field={field}
               // An empty text stays until the person types a value, or removes the change.
               edit={{ table: own, setTable: (table) => setOwn(keeping(table, field)), errorsOf: () => [] }}
@@ -115,7 +116,7 @@ function VariantCard({ variant, workload, fields, set, remove }: CardProps) {
             ))}
         </select>
         <button type="button" class="quiet" onClick={remove}>
-          {t.common.remove}
+          {t.newRun.removeVariant}
         </button>
       </div>
     </fieldset>

@@ -20,6 +20,7 @@ const TONES: Record<string, 'good' | 'bad' | 'odd'> = {
   STATISTICAL: 'good',
   DEGRADED: 'bad',
   IMPOSSIBLE: 'bad',
+  UNKNOWN: 'odd',
 };
 
 interface Judged {
@@ -71,6 +72,7 @@ export function PolicyEditor({ onApply }: { onApply: () => void }) {
       <div>
         <h2>{t.qos.policy}</h2>
         <AreaField
+          isLabelHidden
           label={t.qos.policy}
           help={t.qos.policyHelp}
           value={toml}
@@ -136,7 +138,7 @@ function VerdictItem({ one }: { one: QosVerdict }) {
     <li>
       <p>
         <strong>{one.name}</strong>{' '}
-        <Badge tone={TONES[one.verdict] ?? 'odd'}>{t.qos.verdicts[one.verdict] ?? one.verdict}</Badge>
+        <Badge tone={TONES[one.verdict] ?? 'calm'}>{t.qos.verdicts[one.verdict] ?? one.verdict}</Badge>
         <span class="soft"> {t.qos.verdictHelp[one.verdict]}</span>
       </p>
       <dl class="facts">

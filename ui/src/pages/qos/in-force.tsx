@@ -2,7 +2,7 @@
 
 import { useWords } from '../../i18n/index.ts';
 import { post } from '../../lib/api.ts';
-import { duration, number, quantity } from '../../lib/format.ts';
+import { duration, number, quantity, UNKNOWN } from '../../lib/format.ts';
 import { useAction } from '../../lib/resource.ts';
 import type { QosClass, QosRecord, QosSocket } from '../../lib/types.ts';
 import { Problem } from '../../parts/states.tsx';
@@ -59,24 +59,31 @@ export function sumOf(sockets: readonly QosSocket[], name: RateName): number | n
 function Classes(props: { classes: QosClass[]; sockets: QosSocket[] }) {
   const t = useWords();
   const columns = t.qos.columns;
-  const numbers = [
-    columns.target,
-    columns.messages,
-    columns.inTime,
-    columns.median,
-    columns.p99,
-    columns.sockets,
-    columns.asked,
-    columns.enforced,
-    columns.verified,
-  ];
+  const cells = (one: QosClass): [string, string][] => {
+    const own = props.sockets.filter((socket) => socket.class === one.name);
+    const isUrgent = one.target_ms !== null;
+    const inTime = isUrgent && one.messages > 0 ? `${number((100 * one.in_time) / one.messages)} %` : UNKNOWN;
+    const rate = (name: RateName) => quantity(sumOf(own, name), 'bit/s');
+    return [
+      [columns.target, quantity(one.target_ms, 'ms')],
+      [columns.messages, isUrgent ? number(one.messages) : UNKNOWN],
+      [columns.inTime, inTime],
+      [columns.median, quantity(one.transfer_p50_ms, 'ms')],
+      [columns.p99, quantity(one.transfer_p99_ms, 'ms')],
+      [columns.sockets, number(one.sockets + one.udp_sockets)],
+      [columns.asked, rate('asked_bit_per_s')],
+      [columns.enforced, rate('enforced_bit_per_s')],
+      [columns.verified, rate('verified_bit_per_s')],
+    ];
+  };
+  const [first] = props.classes;
   return (
     <div class="scroll">
-      <table>
+      <table class="stack">
         <thead>
           <tr>
             <th scope="col">{columns.name}</th>
-            {numbers.map((name) => (
+            {(first ? cells(first) : []).map(([name]) => (
               <th key={name} scope="col" class="number">
                 {name}
               </th>
@@ -85,35 +92,18 @@ function Classes(props: { classes: QosClass[]; sockets: QosSocket[] }) {
         </thead>
         <tbody>
           {props.classes.map((one) => (
-            <ClassRow
-              key={one.name}
-              one={one}
-              sockets={props.sockets.filter((socket) => socket.class === one.name)}
-            />
+            <tr key={one.name}>
+              <th scope="row">{one.name}</th>
+              {cells(one).map(([name, text]) => (
+                <td key={name} class="number" data-label={name}>
+                  {text}
+                </td>
+              ))}
+            </tr>
           ))}
         </tbody>
       </table>
     </div>
-  );
-}
-
-function ClassRow({ one, sockets }: { one: QosClass; sockets: QosSocket[] }) {
-  const isUrgent = one.target_ms !== null;
-  const inTime = one.messages > 0 ? `${number((100 * one.in_time) / one.messages)} %` : '–';
-  const rate = (name: RateName) => quantity(sumOf(sockets, name), 'bit/s');
-  return (
-    <tr>
-      <th scope="row">{one.name}</th>
-      <td class="number">{quantity(one.target_ms, 'ms')}</td>
-      <td class="number">{isUrgent ? number(one.messages) : '–'}</td>
-      <td class="number">{isUrgent ? inTime : '–'}</td>
-      <td class="number">{quantity(one.transfer_p50_ms, 'ms')}</td>
-      <td class="number">{quantity(one.transfer_p99_ms, 'ms')}</td>
-      <td class="number">{one.sockets + one.udp_sockets}</td>
-      <td class="number">{rate('asked_bit_per_s')}</td>
-      <td class="number">{rate('enforced_bit_per_s')}</td>
-      <td class="number">{rate('verified_bit_per_s')}</td>
-    </tr>
   );
 }
 

@@ -9,6 +9,7 @@ import { navigate } from '../../lib/router.ts';
 import type { Job, ReadyPlan } from '../../lib/types.ts';
 import { AreaField, SelectField, TextField } from '../../parts/field.tsx';
 import { Loaded, Problem } from '../../parts/states.tsx';
+import { paragraphs } from '../new-run/start-from.tsx';
 
 /** Workloads whose trials a setting of the network can change. */
 const JUDGES = ['transfer', 'exchange', 'daq', 'stream', 'files'];
@@ -58,7 +59,7 @@ function Form({ plans, isRoot }: { plans: ReadyPlan[]; isRoot: boolean }) {
         options={[{ value: '', text: t.newRun.choose }, ...options]}
         onValue={setName}
       />
-      {plan?.about && <p class="about">{plan.about}</p>}
+      {plan?.about && <p class="about">{paragraphs(plan.about)}</p>}
       <AreaField
         label={t.tune.autoSettings}
         help={t.tune.autoSettingsHelp}

@@ -43,11 +43,7 @@ export function Changes({ settings, tray, setTray, isRoot, onApply }: Props) {
           <div class="with-remove" key={name}>
             <TextField
               label={<code>{name}</code>}
-              help={
-                setting
-                  ? `${setting.meaning} (${setting.range}${setting.unit ? ` ${setting.unit}` : ''})`
-                  : undefined
-              }
+              help={setting ? `${setting.meaning} (${setting.range})` : undefined}
               value={tray[name] ?? ''}
               onValue={(value) => setTray({ ...tray, [name]: value })}
               errors={isOf(name) && apply.error ? [apply.error.message] : []}

@@ -13,10 +13,11 @@ interface Props {
   choose: (name: string, value: string) => void;
 }
 
-/** Blanks and tabs between numbers do not matter. */
-export function isSameValue(a: string | null, b: string | null): boolean {
-  const plain = (text: string | null) => (text ?? '').trim().split(/\s+/).join(' ');
-  return plain(a) === plain(b);
+/** Whether a value differs from the default. A default such as `64 KiB to 4 MiB by the memory` says nothing. */
+export function isChanged(value: string | null, byDefault: string | null): boolean {
+  const plain = (text: string) => text.trim().split(/\s+/).join(' ');
+  if (value === null || byDefault === null || !/^[\w-]+( \d+)*$/.test(plain(byDefault))) return false;
+  return plain(value) !== plain(byDefault);
 }
 
 export function SettingTable({ settings, tray, choose }: Props) {
@@ -51,7 +52,6 @@ function SettingItem({ setting, isChosen, choose }: ItemProps) {
   const t = useWords();
   const { name, meaning, value, kernel_default, range, scope, unit } = setting;
   const columns = t.tune.columns;
-  const isPlain = isSameValue(value, kernel_default);
   const facts: [string, string][] = [
     [columns.default, kernel_default || '–'],
     [columns.range, range],
@@ -62,21 +62,21 @@ function SettingItem({ setting, isChosen, choose }: ItemProps) {
       <details>
         <summary>
           <span class="setting-name">{name.replace(/^net\.(ipv4|core)\./, '')}</span>
-          <span class="setting-value">{value ?? t.tune.absent}</span>
+          <span class="setting-value">
+            {value ?? <small>{scope === 'socket' ? t.tune.scopes.socket : t.tune.absent}</small>}
+            {value !== null && unit && <small> {unit}</small>}
+          </span>
         </summary>
         <p>
           {meaning} <code class="soft">{name}</code>
         </p>
-        {value !== null && !isPlain && kernel_default && <p class="soft">{t.tune.differs}</p>}
+        {isChanged(value, kernel_default) && <p class="soft">{t.tune.differs}</p>}
         {setting.absent && <p class="soft">{setting.absent}</p>}
         <dl class="facts">
           {facts.map(([term, text]) => (
             <div key={term}>
               <dt>{term}</dt>
-              <dd>
-                {text}
-                {term !== columns.scope && unit ? ` ${unit}` : ''}
-              </dd>
+              <dd>{text}</dd>
             </div>
           ))}
         </dl>
