@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 KAGIRI := target/release/kagiri
 
-.PHONY: help survey test quick build check deps deny fuzz bench
+.PHONY: help survey test quick build check deps deny fuzz bench console
 
 help:
 	@echo "make survey   install what is missing, build, measure this machine, name the report"
@@ -12,6 +12,7 @@ help:
 	@echo "make bench    compare side by side with other tools (some three hours on a quiet machine)"
 	@echo "             OHA=FILE, WRK=FILE: the peers of exchange, if they are not in the PATH"
 	@echo "             NEPER=FILE: with neper's tcp_rr beside daq; FILEBENCH=FILE: filebench beside files"
+	@echo "make console  build the pages of the web console, which the next build embeds (needs npm)"
 	@echo "make deny     check licences, sources and advisories of dependencies (needs cargo-deny)"
 	@echo "make fuzz     fuzz every parser of foreign input for a minute each (needs cargo-fuzz)"
 
@@ -24,7 +25,7 @@ build:
 
 deps:
 	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc ss mkfs.ext3 mkfs.xfs mkfs.btrfs groff script setpriv \
-	  clang iperf3 nuttcp openssl python3 java munged slurmctld slurmd srun ssh sshd shellcheck systemd-analyze s3fs rclone fusermount3
+	  npm chromium clang iperf3 nuttcp openssl python3 java munged slurmctld slurmd srun ssh sshd shellcheck systemd-analyze s3fs rclone fusermount3
 
 test: deps check
 	@./scripts/build dev
@@ -46,6 +47,10 @@ bench: build
 	cargo run --release --package kagiri-bench -- daq $(if $(NEPER),--neper $(NEPER))
 	cargo run --release --package kagiri-bench -- exchange $(if $(OHA),--oha $(OHA)) $(if $(WRK),--wrk $(WRK))
 	$(if $(FILEBENCH),cargo run --release --package kagiri-bench -- files --filebench $(FILEBENCH))
+
+console:
+	@./scripts/need npm
+	cd ui && npm ci --no-audit --no-fund && npm run build
 
 deny:
 	@./scripts/deny

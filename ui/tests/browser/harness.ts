@@ -7,6 +7,8 @@ import { join } from 'node:path';
 import { type Browser, chromium, type Page } from 'playwright-core';
 
 const START_MS = 20_000;
+/** The built pages. */
+export const PAGES = process.env.KAGIRI_PAGES ?? new URL('../../dist', import.meta.url).pathname;
 
 export interface Console {
   /** With the token. */
@@ -27,8 +29,7 @@ export async function startConsole(): Promise<Console> {
   if (!program)
     throw new Error('KAGIRI is not set: give the path of the program, such as target/debug/kagiri');
   const data = mkdtempSync(join(tmpdir(), 'kagiri-console-'));
-  const pages = new URL('../../dist', import.meta.url).pathname;
-  const server = spawn(program, ['serve', '--listen', '127.0.0.1:0', '--pages', pages], {
+  const server = spawn(program, ['serve', '--listen', '127.0.0.1:0', '--pages', PAGES], {
     env: { ...process.env, KAGIRI_DATA: data },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
