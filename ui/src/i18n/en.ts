@@ -279,7 +279,7 @@ export const en = {
     notFound: 'There is no run with this id. It may have been deleted.',
     back: 'All runs',
     interrupted: 'stopped early',
-    noPlan: 'The plan of this run is not known.',
+    edit: 'Change it and run it',
   },
   compare: {
     title: 'Comparison',
@@ -324,7 +324,8 @@ export const en = {
     lostHelp: "It has not answered for a while. Check that 'kagiri agent' runs there, and the network to it.",
     versionDiffers: 'differs from this machine',
     addTitle: 'Add a host',
-    addText: "On the other machine, start 'kagiri agent'. It appears here as soon as it has joined.",
+    addText:
+      'Start this server so that agents can join it, then an agent on the other machine. It appears here as soon as it has joined.',
     settings: 'Settings of this machine',
     facts: {
       kernel: 'Kernel',

@@ -273,7 +273,7 @@ export const ja: Dictionary = {
     notFound: 'この ID の測定はありません。削除された可能性があります。',
     back: '測定結果の一覧',
     interrupted: '途中で停止',
-    noPlan: 'この測定のプランは分かりません。',
+    edit: '条件を変えて測る',
   },
   compare: {
     title: '比較',
@@ -318,7 +318,8 @@ export const ja: Dictionary = {
       'しばらく応答がありません。そのホストで kagiri agent が動いているか、ネットワークがつながっているかを確認してください。',
     versionDiffers: 'このマシンと異なります',
     addTitle: 'ホストを追加する',
-    addText: '追加するマシンで kagiri agent を起動してください。接続されるとここに表示されます。',
+    addText:
+      'エージェントが接続できるようにこのサーバーを起動し、次に追加するマシンでエージェントを起動してください。接続されるとここに表示されます。',
     settings: 'このマシンの設定',
     facts: {
       kernel: 'カーネル',

@@ -1,6 +1,6 @@
 // Server-sent events.
 
-import { address } from './api.ts';
+import { address, get } from './api.ts';
 
 export type StreamState = 'connecting' | 'open' | 'lost';
 
@@ -39,7 +39,10 @@ export function follow(path: string, names: readonly string[], handlers: Handler
     opened.onopen = () => handlers.onState('open');
     opened.onerror = () => {
       handlers.onState('lost');
-      if (opened.readyState === EventSource.CLOSED) timer = setTimeout(open, RETRY_MS);
+      if (opened.readyState !== EventSource.CLOSED) return;
+      // A stream does not say why it is refused; another request does, if a new login is needed.
+      get('/console').catch(() => {});
+      timer = setTimeout(open, RETRY_MS);
     };
     opened.addEventListener(END, () => {
       hasEnded = true;

@@ -23,7 +23,7 @@ export function quantity(value: number | null | undefined, unit: string): string
   if (value === null || value === undefined || !Number.isFinite(value)) return UNKNOWN;
   if (unit === 's') return seconds(value);
   if (unit === 'ms') return seconds(value / 1e3);
-  if (unit === 'us') return seconds(value / 1e6);
+  if (unit === 'us' || unit === 'µs') return seconds(value / 1e6);
   if (unit === 'ns') return seconds(value / 1e9);
   if (unit === 'bit/s' || unit === 'B' || unit === 'B/s') {
     const { factor, prefix } = scale(value);

@@ -1,6 +1,6 @@
 // The jobs of the server, kept up to date by its events.
 
-import { useEffect } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 
 import { get } from './api.ts';
 import { follow } from './events.ts';
@@ -51,4 +51,15 @@ export function useJobs(): Job[] | null {
     };
   }, []);
   return useStore(jobs);
+}
+
+/** Calls `onEnd` when a job has ended while the component is shown: there may be a new run. */
+export function useEndedJobs(onEnd: () => void): void {
+  const all = useJobs();
+  const ended = all?.filter((job) => !isUnderWay(job)).length ?? null;
+  const before = useRef<number | null>(null);
+  useEffect(() => {
+    if (before.current !== null && ended !== null && ended > before.current) onEnd();
+    before.current = ended;
+  }, [ended]);
 }

@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { useWords } from '../i18n/index.ts';
 import { post } from '../lib/api.ts';
 import { moment, quantity } from '../lib/format.ts';
-import { isUnderWay, useJobs } from '../lib/jobs.ts';
+import { isUnderWay, useEndedJobs, useJobs } from '../lib/jobs.ts';
 import { useAction, useResource } from '../lib/resource.ts';
 import { navigate } from '../lib/router.ts';
 import { firstPlan } from '../lib/starters.ts';
@@ -101,9 +101,7 @@ function UnderWay() {
 function Recent() {
   const t = useWords();
   const runs = useResource<RunList>('/runs?limit=3');
-  const jobs = useJobs();
-  const ended = (jobs ?? []).filter((job) => !isUnderWay(job)).length;
-  useEffect(() => runs.reload(), [ended]);
+  useEndedJobs(runs.reload);
   return (
     <section>
       <h2>{t.home.recent}</h2>

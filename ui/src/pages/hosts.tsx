@@ -19,7 +19,7 @@ export function Hosts() {
       <section>
         <h2>{t.hosts.addTitle}</h2>
         <p>{t.hosts.addText}</p>
-        <pre class="code">kagiri agent --join tcp/{server.data?.host ?? 'HOST'}:7447</pre>
+        <pre class="code">{commandsOf(server.data?.host ?? 'HOST')}</pre>
       </section>
       <section>
         <h2>{t.home.machine}</h2>
@@ -30,6 +30,13 @@ export function Hosts() {
       </section>
     </Page>
   );
+}
+
+function commandsOf(host: string): string {
+  return [
+    'kagiri serve --fleet tls/0.0.0.0:7447 --credentials fleet/bundles/coordinator',
+    `kagiri agent --join tls/${host}:7447 --credentials /etc/kagiri`,
+  ].join('\n');
 }
 
 function HostTable({ hosts }: { hosts: Host[] }) {

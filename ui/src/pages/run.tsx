@@ -49,6 +49,9 @@ function Stored({ row, path }: { row: RunRow; path: string }) {
       </p>
       <p class="buttons">
         <RunAgain run={row.id} />
+        <a class="button" href={`/new?run=${encodeURIComponent(row.id)}`}>
+          {t.run.edit}
+        </a>
         <a class="button" href={address(`${path}/report`)} target="_blank" rel="noreferrer">
           {t.run.newTab}
         </a>

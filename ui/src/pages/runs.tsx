@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { useWords } from '../i18n/index.ts';
 import { get } from '../lib/api.ts';
 import { moment } from '../lib/format.ts';
-import { isUnderWay, useJobs } from '../lib/jobs.ts';
+import { isUnderWay, useEndedJobs, useJobs } from '../lib/jobs.ts';
 import { useAction, useDebounced, useResource } from '../lib/resource.ts';
 import { navigate } from '../lib/router.ts';
 import type { RunList, RunRow, Workload } from '../lib/types.ts';
@@ -37,9 +37,7 @@ export function Runs() {
   const settled = useDebounced(filter, DEBOUNCE_MS);
   const isFiltered = Object.values(settled).some(Boolean);
   const runs = useResource<RunList>(pathOf(settled, null));
-  const jobs = useJobs();
-  const ended = (jobs ?? []).filter((job) => !isUnderWay(job)).length;
-  useEffect(() => runs.reload(), [ended]);
+  useEndedJobs(runs.reload);
   const clear = () => setFilter(NO_FILTER);
   return (
     <Page title={t.runs.title}>

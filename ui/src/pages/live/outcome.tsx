@@ -3,9 +3,10 @@
 import { useWords } from '../../i18n/index.ts';
 import { get, post } from '../../lib/api.ts';
 import { number } from '../../lib/format.ts';
+import type { EndedVariant, Limit } from '../../lib/job-events.ts';
 import { useAction } from '../../lib/resource.ts';
 import { navigate } from '../../lib/router.ts';
-import type { EndedVariant, Job, Limit } from '../../lib/types.ts';
+import type { Job } from '../../lib/types.ts';
 import { Problem } from '../../parts/states.tsx';
 import type { LiveModel } from './model.ts';
 import { TuneAnswer } from './tune-answer.tsx';

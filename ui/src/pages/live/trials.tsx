@@ -2,7 +2,7 @@
 
 import { useWords } from '../../i18n/index.ts';
 import { number } from '../../lib/format.ts';
-import type { Trial } from '../../lib/types.ts';
+import type { Trial } from '../../lib/job-events.ts';
 import { Badge } from '../../parts/states.tsx';
 import type { LiveModel } from './model.ts';
 

@@ -8,6 +8,7 @@ import { useResource } from '../../lib/resource.ts';
 import { object, textOf } from '../../lib/schema.ts';
 import type { Host, JsonObject, Role, Workload } from '../../lib/types.ts';
 import { Control, SelectField, TextField } from '../../parts/field.tsx';
+import { Fold } from '../../parts/fold.tsx';
 
 interface Props {
   plan: JsonObject;
@@ -65,8 +66,7 @@ export function Place(props: Props & { roles: Role[] }) {
   const wishes = object(plan.place);
   const isSet = Object.keys(wishes).length > 0 || plan.lab !== undefined;
   return (
-    <details class="group" open={isSet || undefined}>
-      <summary>{t.newRun.hosts}</summary>
+    <Fold class="group" title={t.newRun.hosts} mustShow={isSet}>
       <p class="soft">{t.newRun.hostsHelp}</p>
       <datalist id={id}>
         {(hosts.data ?? []).map((host) => (
@@ -95,7 +95,7 @@ export function Place(props: Props & { roles: Role[] }) {
           errors={errorsOf('lab')}
         />
       </div>
-    </details>
+    </Fold>
   );
 }
 
@@ -119,8 +119,7 @@ export function Requirements(props: Props & { workload: Workload }) {
   const required = Array.isArray(plan.require) ? plan.require.map(textOf) : [];
   const examples = [...workload.objectives, ...workload.metrics.map((metric) => `${metric.name}<=`)];
   return (
-    <details class="group" open={required.length > 0 || undefined}>
-      <summary>{t.newRun.objectives}</summary>
+    <Fold class="group" title={t.newRun.objectives} mustShow={required.length > 0}>
       <datalist id={id}>
         {examples.map((text) => (
           <option key={text} value={text} />
@@ -147,6 +146,6 @@ export function Requirements(props: Props & { workload: Workload }) {
           </div>
         )}
       </Control>
-    </details>
+    </Fold>
   );
 }

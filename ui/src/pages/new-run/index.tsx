@@ -1,15 +1,15 @@
 // A new run: a form made from the workload's settings, and the same plan as TOML.
 
-import { useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import { post } from '../../lib/api.ts';
+import { get, post } from '../../lib/api.ts';
 import { emptyPlan, errorsByField, withWorkload } from '../../lib/plan.ts';
 import { useAction, useResource } from '../../lib/resource.ts';
 import { navigate } from '../../lib/router.ts';
 import { fieldsOf, object, textOf } from '../../lib/schema.ts';
 import type { Job, JsonObject, PlanError, Server, Workload } from '../../lib/types.ts';
-import { Loaded, Page } from '../../parts/states.tsx';
+import { Loaded, Page, Problem } from '../../parts/states.tsx';
 import { Tabs } from '../../parts/tabs.tsx';
 import { tagsOf } from '../run.tsx';
 import { CheckPanel } from './check-panel.tsx';
@@ -38,6 +38,13 @@ function Editor({ workloads }: { workloads: Workload[] }) {
   const server = useResource<Server>('/console');
   const [tags, setTags] = useState('');
   const workload = workloads.find((one) => one.name === draft.plan.workload) ?? null;
+  const load = useAction(async (run: string) => {
+    draft.setToml((await get<{ toml: string }>(`/runs/${encodeURIComponent(run)}/plan`)).toml);
+  });
+  useEffect(() => {
+    const run = new URLSearchParams(location.search).get('run');
+    if (run) load.run(run);
+  }, []);
   const start = useAction(async () => {
     const job = await post<Job>('/jobs', { toml: draft.toml, name: null, tags: tagsOf(tags) });
     navigate(`/live/${job.id}`);
@@ -47,6 +54,7 @@ function Editor({ workloads }: { workloads: Workload[] }) {
   return (
     <div class="editor">
       <div>
+        <Problem error={load.error} />
         <StartFrom setToml={draft.setToml} setEmpty={() => draft.setPlan(emptyPlan(FIRST_WORKLOAD))} />
         <Tabs
           label={t.newRun.title}

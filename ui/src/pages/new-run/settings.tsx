@@ -6,6 +6,7 @@ import { useWords } from '../../i18n/index.ts';
 import { valueAt } from '../../lib/plan.ts';
 import type { Field } from '../../lib/schema.ts';
 import { TextField } from '../../parts/field.tsx';
+import { Fold } from '../../parts/fold.tsx';
 import { type Edit, SettingControl } from './setting.tsx';
 
 interface Group {
@@ -55,33 +56,31 @@ export function Settings(props: { fields: Field[]; edit: Edit }) {
 
 function GroupOfSettings({ group, edit }: { group: Group; edit: Edit }) {
   const t = useWords();
-  const isShown = (field: Field) => !field.isRare || valueAt(edit.table, field.path) !== undefined;
-  const usual = group.fields.filter(isShown);
-  const rare = group.fields.filter((field) => !isShown(field));
-  const more = rare.length > 0 && (
-    <details>
-      <summary>{t.newRun.rare(rare.length)}</summary>
-      <Controls fields={rare} edit={edit} />
-    </details>
-  );
-  if (group.name === null) {
-    return (
-      <>
-        <Controls fields={usual} edit={edit} />
-        {more}
-      </>
-    );
-  }
-  const set = group.fields.filter((field) => valueAt(edit.table, field.path) !== undefined).length;
-  const hasError = group.fields.some((field) => edit.errorsOf(field.key).length > 0);
-  return (
-    <details class="group" open={hasError || undefined}>
-      <summary>
-        {group.name} {set > 0 && <span class="soft">{t.newRun.set(set)}</span>}
-      </summary>
+  const usual = group.fields.filter((field) => !field.isRare);
+  const rare = group.fields.filter((field) => field.isRare);
+  const isSet = (field: Field) => valueAt(edit.table, field.path) !== undefined;
+  const mustShow = (field: Field) => isSet(field) || edit.errorsOf(field.key).length > 0;
+  const controls = (
+    <>
       <Controls fields={usual} edit={edit} />
-      {more}
-    </details>
+      {rare.length > 0 && (
+        <Fold title={t.newRun.rare(rare.length)} mustShow={rare.some(mustShow)}>
+          <Controls fields={rare} edit={edit} />
+        </Fold>
+      )}
+    </>
+  );
+  if (group.name === null) return controls;
+  const set = group.fields.filter(isSet).length;
+  const title = (
+    <>
+      {group.name} {set > 0 && <span class="soft">{t.newRun.set(set)}</span>}
+    </>
+  );
+  return (
+    <Fold class="group" title={title} mustShow={group.fields.some(mustShow)}>
+      {controls}
+    </Fold>
   );
 }
 
