@@ -2,9 +2,9 @@
 
 import { createStore, useStore } from '../lib/store.ts';
 import { keep, stored } from '../lib/theme.ts';
-import { type Dictionary, en } from './en.ts';
+import { type Dictionary, en } from './en/index.ts';
 
-export type { Dictionary } from './en.ts';
+export type { Dictionary } from './en/index.ts';
 
 const KEY = 'kagiri.language';
 const current = createStore<Dictionary>(en);
@@ -29,7 +29,7 @@ export async function setLanguage(language: Language): Promise<void> {
 }
 
 async function use(language: Language): Promise<void> {
-  current.set(language === 'ja' ? (await import('./ja.ts')).ja : en);
+  current.set(language === 'ja' ? (await import('./ja/index.ts')).ja : en);
   document.documentElement.lang = language;
 }
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { en } from '../../src/i18n/en.ts';
+import { en } from '../../src/i18n/en/index.ts';
 import { preferred } from '../../src/i18n/index.ts';
-import { ja } from '../../src/i18n/ja.ts';
+import { ja } from '../../src/i18n/ja/index.ts';
 import { withJob } from '../../src/lib/jobs.ts';
 import { routeOf } from '../../src/lib/router.ts';
 import { tokenOf } from '../../src/lib/session.ts';
