@@ -4,14 +4,14 @@ import type { ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 
 import { useWords } from './i18n/index.ts';
-import { type ApiError, remove, whenLoggedOut } from './lib/api.ts';
-import { toApiError } from './lib/resource.ts';
 import { type Route, useRoute } from './lib/router.ts';
-import { isLoggedIn, logIn, takeTokenFromAddress } from './lib/session.ts';
 import { Home } from './pages/home.tsx';
 import { Login } from './pages/login.tsx';
 import { Shell } from './parts/shell.tsx';
 import { Empty, Loading, Problem } from './parts/states.tsx';
+import { type ApiError, remove, whenLoggedOut } from './server/api.ts';
+import { toApiError } from './server/resource.ts';
+import { isLoggedIn, logIn, takeTokenFromAddress } from './server/session.ts';
 
 type Session = { state: 'checking' | 'in' | 'out' } | { state: 'refused' | 'unreachable'; error: ApiError };
 

@@ -1,7 +1,7 @@
 // Plans as the form edits them: the keys of a plan's file as JSON. All functions return a changed copy.
 
+import type { Json, JsonObject, PlanError } from '../server/types.ts';
 import { object } from './schema.ts';
-import type { Json, JsonObject, PlanError } from './types.ts';
 
 export type Path = readonly (string | number)[];
 

@@ -1,6 +1,6 @@
 // Fields of a form, from the JSON schema that a workload declares its settings with.
 
-import type { Json, JsonObject } from './types.ts';
+import type { Json, JsonObject } from '../server/types.ts';
 
 export interface Choice {
   name: string;

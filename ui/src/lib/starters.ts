@@ -1,6 +1,6 @@
 // Plans that the pages start by themselves.
 
-import type { JsonObject } from './types.ts';
+import type { JsonObject } from '../server/types.ts';
 
 /** A short transfer over loopback. */
 export function firstPlan(name: string): JsonObject {

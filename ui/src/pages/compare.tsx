@@ -4,10 +4,10 @@ import { useState } from 'preact/hooks';
 
 import { useWords } from '../i18n/index.ts';
 import { number, percentChange, quantity, wordsOf } from '../lib/format.ts';
-import { useResource } from '../lib/resource.ts';
-import type { ComparedRow, Comparison, Interval, Verdict } from '../lib/types.ts';
 import { Intervals } from '../parts/intervals.tsx';
 import { Badge, Empty, Loaded, Page } from '../parts/states.tsx';
+import { useResource } from '../server/resource.ts';
+import type { ComparedRow, Comparison, Interval, Verdict } from '../server/types.ts';
 
 const TONES: Record<Verdict, 'good' | 'bad' | 'odd' | 'calm'> = {
   better: 'good',

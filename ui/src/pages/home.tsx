@@ -3,15 +3,15 @@
 import { useEffect, useState } from 'preact/hooks';
 
 import { useWords } from '../i18n/index.ts';
-import { post } from '../lib/api.ts';
 import { moment, quantity } from '../lib/format.ts';
-import { isUnderWay, useEndedJobs, useJobs } from '../lib/jobs.ts';
-import { useAction, useResource } from '../lib/resource.ts';
 import { navigate } from '../lib/router.ts';
 import { firstPlan } from '../lib/starters.ts';
-import type { Job, PlanCheck, RunList, Server } from '../lib/types.ts';
 import { JobProgress } from '../parts/progress.tsx';
 import { Empty, Loaded, Problem } from '../parts/states.tsx';
+import { post } from '../server/api.ts';
+import { isUnderWay, useEndedJobs, useJobs } from '../server/jobs.ts';
+import { useAction, useResource } from '../server/resource.ts';
+import type { Job, PlanCheck, RunList, Server } from '../server/types.ts';
 
 export function Home() {
   const t = useWords();

@@ -2,9 +2,9 @@
 
 import { useWords } from '../i18n/index.ts';
 import { moment, quantity } from '../lib/format.ts';
-import { useResource } from '../lib/resource.ts';
-import type { Host, Server } from '../lib/types.ts';
 import { Badge, Loaded, Page } from '../parts/states.tsx';
+import { useResource } from '../server/resource.ts';
+import type { Host, Server } from '../server/types.ts';
 
 const EVERY_MS = 2000;
 const TONES = { free: 'good', busy: 'busy', lost: 'bad' } as const;

@@ -1,12 +1,12 @@
 import { useState } from 'preact/hooks';
 
 import { useWords } from '../i18n/index.ts';
-import { ApiError } from '../lib/api.ts';
-import { useAction } from '../lib/resource.ts';
-import { logIn, tokenOf } from '../lib/session.ts';
 import { TextField } from '../parts/field.tsx';
 import { Switches } from '../parts/shell.tsx';
 import { Problem } from '../parts/states.tsx';
+import { ApiError } from '../server/api.ts';
+import { useAction } from '../server/resource.ts';
+import { logIn, tokenOf } from '../server/session.ts';
 
 export function Login(props: { refused: ApiError | null; onIn: () => void }) {
   const t = useWords();

@@ -3,14 +3,14 @@
 import { useState } from 'preact/hooks';
 
 import { useWords } from '../i18n/index.ts';
-import { address, patch, remove } from '../lib/api.ts';
 import { moment } from '../lib/format.ts';
-import { useAction, useResource } from '../lib/resource.ts';
 import { navigate } from '../lib/router.ts';
-import type { RunList, RunRow } from '../lib/types.ts';
 import { AreaField, TextField } from '../parts/field.tsx';
 import { Empty, Loaded, Problem } from '../parts/states.tsx';
 import { Tabs } from '../parts/tabs.tsx';
+import { address, patch, remove } from '../server/api.ts';
+import { useAction, useResource } from '../server/resource.ts';
+import type { RunList, RunRow } from '../server/types.ts';
 import { RunAgain } from './live/outcome.tsx';
 
 export function RunPage(props: { run: string }) {

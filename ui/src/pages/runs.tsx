@@ -3,15 +3,15 @@
 import { useEffect, useState } from 'preact/hooks';
 
 import { useWords } from '../i18n/index.ts';
-import { get } from '../lib/api.ts';
 import { moment } from '../lib/format.ts';
-import { isUnderWay, useEndedJobs, useJobs } from '../lib/jobs.ts';
-import { useAction, useDebounced, useResource } from '../lib/resource.ts';
 import { navigate } from '../lib/router.ts';
-import type { RunList, RunRow, Workload } from '../lib/types.ts';
 import { SelectField, TextField } from '../parts/field.tsx';
 import { JobProgress, JobState } from '../parts/progress.tsx';
 import { Badge, Empty, Loaded, Page, Problem } from '../parts/states.tsx';
+import { get } from '../server/api.ts';
+import { isUnderWay, useEndedJobs, useJobs } from '../server/jobs.ts';
+import { useAction, useDebounced, useResource } from '../server/resource.ts';
+import type { RunList, RunRow, Workload } from '../server/types.ts';
 
 const PAGE = 50;
 const DEBOUNCE_MS = 250;

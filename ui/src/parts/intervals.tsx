@@ -1,6 +1,6 @@
 // Intervals of one quantity, one below the other on one scale.
 
-import type { Interval } from '../lib/types.ts';
+import type { Interval } from '../server/types.ts';
 
 const WIDTH = 160;
 /** As high as the values beside it. */

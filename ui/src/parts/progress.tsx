@@ -2,7 +2,7 @@
 
 import { useWords } from '../i18n/index.ts';
 import { duration } from '../lib/format.ts';
-import type { Job } from '../lib/types.ts';
+import type { Job } from '../server/types.ts';
 import { Badge } from './states.tsx';
 
 const TONES = {

@@ -3,10 +3,10 @@
 import type { ComponentChildren } from 'preact';
 
 import { setLanguage, useWords } from '../i18n/index.ts';
-import { isUnderWay, useJobs } from '../lib/jobs.ts';
 import type { Route } from '../lib/router.ts';
 import { useStore } from '../lib/store.ts';
 import { setTheme, type Theme, theme } from '../lib/theme.ts';
+import { isUnderWay, useJobs } from '../server/jobs.ts';
 
 const PAGES = [
   { page: 'home', to: '/' },

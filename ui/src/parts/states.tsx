@@ -3,8 +3,8 @@
 import type { ComponentChildren } from 'preact';
 
 import { useWords } from '../i18n/index.ts';
-import type { ApiError } from '../lib/api.ts';
-import type { Resource } from '../lib/resource.ts';
+import type { ApiError } from '../server/api.ts';
+import type { Resource } from '../server/resource.ts';
 
 export function Loading() {
   const t = useWords();

@@ -4,14 +4,14 @@ import { test } from 'node:test';
 import { en } from '../../src/i18n/en/index.ts';
 import { preferred } from '../../src/i18n/index.ts';
 import { ja } from '../../src/i18n/ja/index.ts';
-import { withJob } from '../../src/lib/jobs.ts';
 import { routeOf } from '../../src/lib/router.ts';
-import { tokenOf } from '../../src/lib/session.ts';
-import type { Job, QosSocket } from '../../src/lib/types.ts';
 import { chartsOf, groupOf, LiveModel } from '../../src/pages/live/model.ts';
 import { sumOf } from '../../src/pages/qos/in-force.tsx';
 import { isChanged } from '../../src/pages/tune/setting-table.tsx';
 import { positionsOf } from '../../src/parts/intervals.tsx';
+import { withJob } from '../../src/server/jobs.ts';
+import { tokenOf } from '../../src/server/session.ts';
+import type { Job, QosSocket } from '../../src/server/types.ts';
 
 test('addresses name pages', () => {
   assert.deepEqual(routeOf('/', ''), { page: 'home' });

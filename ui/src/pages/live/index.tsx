@@ -3,14 +3,14 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import { type ApiError, get, post, remove } from '../../lib/api.ts';
-import { follow, type StreamState } from '../../lib/events.ts';
 import { number } from '../../lib/format.ts';
-import { toApiError, useAction } from '../../lib/resource.ts';
 import { navigate } from '../../lib/router.ts';
-import type { Job } from '../../lib/types.ts';
 import { JobProgress, JobState } from '../../parts/progress.tsx';
 import { Loading, Problem } from '../../parts/states.tsx';
+import { type ApiError, get, post, remove } from '../../server/api.ts';
+import { follow, type StreamState } from '../../server/events.ts';
+import { toApiError, useAction } from '../../server/resource.ts';
+import type { Job } from '../../server/types.ts';
 import { Charts } from './charts.tsx';
 import { EVENTS, LiveModel } from './model.ts';
 import { Outcome } from './outcome.tsx';

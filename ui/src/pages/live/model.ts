@@ -1,9 +1,9 @@
 // What the page of a job knows, in bounded memory.
 
 import { unitOf, wordsOf } from '../../lib/format.ts';
-import type { BeganEvent, EndEvent, ProgressEvent, Trial } from '../../lib/job-events.ts';
 import { SampleRing } from '../../lib/ring.ts';
-import type { Job } from '../../lib/types.ts';
+import type { BeganEvent, EndEvent, ProgressEvent, Trial } from '../../server/job-events.ts';
+import type { Job } from '../../server/types.ts';
 
 /** Points of each line: about as many as a wide screen has pixels for. */
 const POINTS_MAX = 1200;

@@ -1,13 +1,13 @@
 // What came of a job, as soon as it has ended.
 
 import { useWords } from '../../i18n/index.ts';
-import { get, post } from '../../lib/api.ts';
 import { number } from '../../lib/format.ts';
-import type { EndedVariant, Limit } from '../../lib/job-events.ts';
-import { useAction } from '../../lib/resource.ts';
 import { navigate } from '../../lib/router.ts';
-import type { Job } from '../../lib/types.ts';
 import { Problem } from '../../parts/states.tsx';
+import { get, post } from '../../server/api.ts';
+import type { EndedVariant, Limit } from '../../server/job-events.ts';
+import { useAction } from '../../server/resource.ts';
+import type { Job } from '../../server/types.ts';
 import type { LiveModel } from './model.ts';
 import { TuneAnswer } from './tune-answer.tsx';
 

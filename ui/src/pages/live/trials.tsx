@@ -2,8 +2,8 @@
 
 import { useWords } from '../../i18n/index.ts';
 import { number } from '../../lib/format.ts';
-import type { Trial } from '../../lib/job-events.ts';
 import { Badge } from '../../parts/states.tsx';
+import type { Trial } from '../../server/job-events.ts';
 import type { LiveModel } from './model.ts';
 
 const TONES: Record<string, 'good' | 'bad' | 'odd'> = { pass: 'good', fail: 'bad' };

@@ -2,8 +2,8 @@
 
 import { useWords } from '../../i18n/index.ts';
 import { number, percentChange } from '../../lib/format.ts';
-import type { Interval, JsonObject } from '../../lib/types.ts';
 import { Intervals } from '../../parts/intervals.tsx';
+import type { Interval, JsonObject } from '../../server/types.ts';
 
 interface Candidate {
   candidate: string;

@@ -1,10 +1,10 @@
 // What the server says of the plan, what it costs, and the button that starts it.
 
 import { useWords } from '../../i18n/index.ts';
-import type { Action } from '../../lib/resource.ts';
-import type { PlanError } from '../../lib/types.ts';
 import { TextField } from '../../parts/field.tsx';
 import { Problem } from '../../parts/states.tsx';
+import type { Action } from '../../server/resource.ts';
+import type { PlanError } from '../../server/types.ts';
 import type { Draft } from './draft.ts';
 
 interface Props {

@@ -1,11 +1,10 @@
 // The plan that is being edited, as a form or as TOML, and what the server says of it.
 
 import { useEffect, useState } from 'preact/hooks';
-
-import { type ApiError, post } from '../../lib/api.ts';
 import { emptyPlan } from '../../lib/plan.ts';
-import { toApiError, useDebounced } from '../../lib/resource.ts';
-import type { JsonObject, PlanCheck } from '../../lib/types.ts';
+import { type ApiError, post } from '../../server/api.ts';
+import { toApiError, useDebounced } from '../../server/resource.ts';
+import type { JsonObject, PlanCheck } from '../../server/types.ts';
 
 const DEBOUNCE_MS = 250;
 

@@ -4,11 +4,11 @@ import { useId } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
 import { withValue } from '../../lib/plan.ts';
-import { useResource } from '../../lib/resource.ts';
 import { object, textOf } from '../../lib/schema.ts';
-import type { Host, JsonObject, Role, Workload } from '../../lib/types.ts';
 import { Control, SelectField, TextField } from '../../parts/field.tsx';
 import { Fold } from '../../parts/fold.tsx';
+import { useResource } from '../../server/resource.ts';
+import type { Host, JsonObject, Role, Workload } from '../../server/types.ts';
 
 interface Props {
   plan: JsonObject;

@@ -3,14 +3,14 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import { get, post } from '../../lib/api.ts';
 import { emptyPlan, errorsByField, withWorkload } from '../../lib/plan.ts';
-import { useAction, useResource } from '../../lib/resource.ts';
 import { navigate } from '../../lib/router.ts';
 import { fieldsOf, object, textOf } from '../../lib/schema.ts';
-import type { Job, JsonObject, PlanError, Server, Workload } from '../../lib/types.ts';
 import { Loaded, Page, Problem } from '../../parts/states.tsx';
 import { Tabs } from '../../parts/tabs.tsx';
+import { get, post } from '../../server/api.ts';
+import { useAction, useResource } from '../../server/resource.ts';
+import type { Job, JsonObject, PlanError, Server, Workload } from '../../server/types.ts';
 import { tagsOf } from '../run.tsx';
 import { CheckPanel } from './check-panel.tsx';
 import { type Draft, useDraft } from './draft.ts';

@@ -5,8 +5,8 @@ import type { ComponentChildren } from 'preact';
 import { type Dictionary, useWords } from '../../i18n/index.ts';
 import { type Path, valueAt, withValue } from '../../lib/plan.ts';
 import { type Field, type FieldKind, placeholderOf, textOf, typedValue } from '../../lib/schema.ts';
-import type { Json, JsonObject } from '../../lib/types.ts';
 import { Control } from '../../parts/field.tsx';
+import type { Json, JsonObject } from '../../server/types.ts';
 
 export interface Edit {
   /** The table that the settings are keys of. */

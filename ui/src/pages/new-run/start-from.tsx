@@ -3,10 +3,10 @@
 import { useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import { useResource } from '../../lib/resource.ts';
-import type { ReadyPlan } from '../../lib/types.ts';
 import { Control, SelectField } from '../../parts/field.tsx';
 import { Problem } from '../../parts/states.tsx';
+import { useResource } from '../../server/resource.ts';
+import type { ReadyPlan } from '../../server/types.ts';
 
 const BYTES_MAX = 1 << 20;
 

@@ -3,8 +3,8 @@
 import { useWords } from '../../i18n/index.ts';
 import { leavesOf, nextVariantName, withValue } from '../../lib/plan.ts';
 import { type Field, object, placeholderOf, textOf } from '../../lib/schema.ts';
-import type { Json, JsonObject } from '../../lib/types.ts';
 import { TextField } from '../../parts/field.tsx';
+import type { Json, JsonObject } from '../../server/types.ts';
 import { SettingControl } from './setting.tsx';
 
 interface Props {

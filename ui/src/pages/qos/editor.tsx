@@ -3,13 +3,13 @@
 import { useEffect, useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import { type ApiError, post } from '../../lib/api.ts';
 import { quantity } from '../../lib/format.ts';
-import { toApiError, useAction, useDebounced } from '../../lib/resource.ts';
 import { keep, stored } from '../../lib/theme.ts';
-import type { QosCheck, QosVerdict } from '../../lib/types.ts';
 import { AreaField } from '../../parts/field.tsx';
 import { Badge, Problem } from '../../parts/states.tsx';
+import { type ApiError, post } from '../../server/api.ts';
+import { toApiError, useAction, useDebounced } from '../../server/resource.ts';
+import type { QosCheck, QosVerdict } from '../../server/types.ts';
 import { EXAMPLE } from './example.ts';
 
 const DEBOUNCE_MS = 300;

@@ -1,11 +1,11 @@
 // A policy in force: what its classes get, and whether the kernel reports what was set.
 
 import { useWords } from '../../i18n/index.ts';
-import { post } from '../../lib/api.ts';
 import { duration, number, quantity, UNKNOWN } from '../../lib/format.ts';
-import { useAction } from '../../lib/resource.ts';
-import type { QosClass, QosRecord, QosSocket } from '../../lib/types.ts';
 import { Problem } from '../../parts/states.tsx';
+import { post } from '../../server/api.ts';
+import { useAction } from '../../server/resource.ts';
+import type { QosClass, QosRecord, QosSocket } from '../../server/types.ts';
 
 export function InForce({ record, onEnd }: { record: QosRecord; onEnd: () => void }) {
   const t = useWords();

@@ -1,9 +1,9 @@
 // Policies in force, and the one that is being written.
 
 import { useWords } from '../../i18n/index.ts';
-import { useResource } from '../../lib/resource.ts';
-import type { QosStatus } from '../../lib/types.ts';
 import { Empty, Loaded, Page } from '../../parts/states.tsx';
+import { useResource } from '../../server/resource.ts';
+import type { QosStatus } from '../../server/types.ts';
 import { PolicyEditor } from './editor.tsx';
 import { InForce } from './in-force.tsx';
 

@@ -3,11 +3,11 @@
 import { useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import { post } from '../../lib/api.ts';
 import { duration } from '../../lib/format.ts';
-import { useAction } from '../../lib/resource.ts';
-import type { Advice, Statement } from '../../lib/types.ts';
 import { Badge, Problem } from '../../parts/states.tsx';
+import { post } from '../../server/api.ts';
+import { useAction } from '../../server/resource.ts';
+import type { Advice, Statement } from '../../server/types.ts';
 
 const WATCH_S = 5;
 const TONES: Record<string, 'good' | 'bad' | 'odd' | 'calm'> = {

@@ -3,11 +3,11 @@
 import { useEffect, useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import { post } from '../../lib/api.ts';
 import { duration } from '../../lib/format.ts';
-import { type Resource, useAction } from '../../lib/resource.ts';
-import type { AppliedSettings, SettingChange } from '../../lib/types.ts';
 import { Badge, Problem } from '../../parts/states.tsx';
+import { post } from '../../server/api.ts';
+import { type Resource, useAction } from '../../server/resource.ts';
+import type { AppliedSettings, SettingChange } from '../../server/types.ts';
 
 export function Applied(props: { resource: Resource<AppliedSettings[]>; onChange: () => void }) {
   const t = useWords();

@@ -3,12 +3,12 @@
 import { useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import { ApiError, post } from '../../lib/api.ts';
-import { useAction, useResource } from '../../lib/resource.ts';
 import { navigate } from '../../lib/router.ts';
-import type { Job, ReadyPlan } from '../../lib/types.ts';
 import { AreaField, SelectField, TextField } from '../../parts/field.tsx';
 import { Loaded, Problem } from '../../parts/states.tsx';
+import { ApiError, post } from '../../server/api.ts';
+import { useAction, useResource } from '../../server/resource.ts';
+import type { Job, ReadyPlan } from '../../server/types.ts';
 import { paragraphs } from '../new-run/start-from.tsx';
 
 /** Workloads whose trials a setting of the network can change. */

@@ -3,12 +3,12 @@
 import { useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import { post } from '../../lib/api.ts';
 import { duration } from '../../lib/format.ts';
-import { useAction } from '../../lib/resource.ts';
-import type { AppliedSettings, Setting } from '../../lib/types.ts';
 import { SelectField, TextField } from '../../parts/field.tsx';
 import { Problem } from '../../parts/states.tsx';
+import { post } from '../../server/api.ts';
+import { useAction } from '../../server/resource.ts';
+import type { AppliedSettings, Setting } from '../../server/types.ts';
 import type { Tray } from './index.tsx';
 
 const TIMES_S = [60, 600, 3600];

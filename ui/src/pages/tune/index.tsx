@@ -3,9 +3,9 @@
 import { useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import { useResource } from '../../lib/resource.ts';
-import type { AppliedSettings, Server, Setting } from '../../lib/types.ts';
 import { Loaded, Page } from '../../parts/states.tsx';
+import { useResource } from '../../server/resource.ts';
+import type { AppliedSettings, Server, Setting } from '../../server/types.ts';
 import { AdviceSection } from './advice.tsx';
 import { Applied } from './applied.tsx';
 import { AutoForm } from './auto.tsx';

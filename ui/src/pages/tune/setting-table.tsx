@@ -3,8 +3,8 @@
 import { useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import type { Setting } from '../../lib/types.ts';
 import { TextField } from '../../parts/field.tsx';
+import type { Setting } from '../../server/types.ts';
 import type { Tray } from './index.tsx';
 
 interface Props {

@@ -1,10 +1,9 @@
 // The jobs of the server, kept up to date by its events.
 
 import { useEffect, useRef } from 'preact/hooks';
-
+import { createStore, useStore } from '../lib/store.ts';
 import { get } from './api.ts';
 import { follow } from './events.ts';
-import { createStore, useStore } from './store.ts';
 import type { Job } from './types.ts';
 
 const jobs = createStore<Job[] | null>(null);
