@@ -3,15 +3,17 @@
 SHELL := /bin/bash
 KAGIRI := target/release/kagiri
 
-.PHONY: help survey test quick build check deps deny fuzz bench console
+.PHONY: help survey test quick build package check deps deny fuzz bench console
 
 help:
 	@echo "make survey   install what is missing, build, measure this machine, name the report"
 	@echo "make test     install what the tests need, then run every test"
 	@echo "make quick    format, lint, and the unit tests of the crates that you changed"
 	@echo "make bench    compare side by side with other tools (some three hours on a quiet machine)"
+	@echo "             IPERF3=FILE: an iperf3 that is newer than the installed one"
 	@echo "             OHA=FILE, WRK=FILE: the peers of exchange, if they are not in the PATH"
 	@echo "             NEPER=FILE: with neper's tcp_rr beside daq; FILEBENCH=FILE: filebench beside files"
+	@echo "make package  release build as a Python wheel, a Debian package and an OCI image, in target/package"
 	@echo "make console  build the pages of the web console, which the next build embeds (needs npm)"
 	@echo "make deny     check licences, sources and advisories of dependencies (needs cargo-deny)"
 	@echo "make fuzz     fuzz every parser of foreign input for a minute each (needs cargo-fuzz)"
@@ -23,8 +25,12 @@ build:
 	@./scripts/need cargo cc
 	@./scripts/build release
 
+package:
+	@./scripts/need cargo cc python3 strip readelf dpkg-deb
+	@./scripts/package
+
 deps:
-	@./scripts/need cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc ss mkfs.ext3 mkfs.xfs mkfs.btrfs groff script setpriv \
+	@./scripts/need strip readelf dpkg-deb cargo cc ffmpeg ffprobe mplayer cvlc nginx ip tc ss mkfs.ext3 mkfs.xfs mkfs.btrfs groff script setpriv \
 	  npm chromium clang iperf3 nuttcp openssl python3 java munged slurmctld slurmd srun ssh sshd shellcheck systemd-analyze s3fs rclone fusermount3
 
 test: deps check
@@ -36,14 +42,13 @@ quick:
 
 check:
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
-	@# Fuzzing needs nightly and takes long; that the targets still compile needs neither, nor libFuzzer itself.
-	cp Cargo.lock fuzz/Cargo.lock
-	CUSTOM_LIBFUZZER_PATH=/none/libfuzzer.a cargo check --manifest-path fuzz/Cargo.toml --target-dir target
+	@# With the fuzz targets: that they still compile needs neither nightly nor libFuzzer itself.
+	CUSTOM_LIBFUZZER_PATH=/none/libfuzzer.a cargo clippy --workspace --all-targets -- -D warnings
 
 bench: build
-	set -e; for suite in stream fleet lab qos transfer timeline; do \
+	set -e; for suite in stream fleet lab qos timeline; do \
 	  cargo run --release --package kagiri-bench -- $$suite; done
+	cargo run --release --package kagiri-bench -- transfer $(if $(IPERF3),--iperf3 $(IPERF3))
 	cargo run --release --package kagiri-bench -- daq $(if $(NEPER),--neper $(NEPER))
 	cargo run --release --package kagiri-bench -- exchange $(if $(OHA),--oha $(OHA)) $(if $(WRK),--wrk $(WRK))
 	$(if $(FILEBENCH),cargo run --release --package kagiri-bench -- files --filebench $(FILEBENCH))

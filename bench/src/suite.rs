@@ -1,7 +1,7 @@
 //! What the suites share: their options, and how their cases are run, kept and printed.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -112,6 +112,12 @@ impl Found {
     /// Adds the versions of the programs that it is compared with.
     pub fn with_versions(self, programs: &[&str]) -> Self {
         Self { versions: tools::versions(programs), ..self }
+    }
+
+    /// The version of one program that is not installed under its own name.
+    pub fn with_version_of(self, (name, program): (&str, &Path)) -> Self {
+        let found = tools::version(program).map(|version| (name.to_owned(), version));
+        Self { versions: found.into_iter().collect(), ..self }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Running other programs.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -79,16 +79,16 @@ fn collect(pipe: Option<impl std::io::Read>) -> String {
 
 /// The versions of programs, by name; one that is not installed is left out.
 pub fn versions(names: &[&str]) -> BTreeMap<String, String> {
-    names.iter().filter_map(|&name| Some((name.to_owned(), version(name)?))).collect()
+    names.iter().filter_map(|&name| Some((name.to_owned(), version(Path::new(name))?))).collect()
 }
 
-fn version(name: &str) -> Option<String> {
-    let argument = match name {
-        "nginx" => "-v",
-        "mplayer" | "ffmpeg" | "ffprobe" => "-version",
+pub fn version(program: &Path) -> Option<String> {
+    let argument = match program.to_str() {
+        Some("nginx") => "-v",
+        Some("mplayer" | "ffmpeg" | "ffprobe") => "-version",
         _ => "--version",
     };
-    let output = Command::new(name).arg(argument).stdin(Stdio::null()).output().ok()?;
+    let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     // Such as `nginx/1.22.1` and `debian/4.1.0`.

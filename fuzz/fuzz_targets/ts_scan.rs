@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use std::ops::ControlFlow;
 use mpegts::{ContentIndex, scan};
+use std::ops::ControlFlow;
 use stream::content::Content;
 use stream::content::timeline::TimelineError;
 

@@ -1,6 +1,7 @@
 //! Helpers that the whole-program tests share: they run the real program against real servers and players.
 
 mod bpf;
+mod document;
 mod fleet;
 mod hostile;
 mod lab;
@@ -17,6 +18,7 @@ mod tls;
 pub use features::skip;
 
 pub use bpf::{is_any_loaded, loaded_programs};
+pub use document::metric;
 pub use fleet::{FLEET_PATIENCE, Fleet, SHORT_FILM, free_port, names, search_plan, text, trials};
 pub use hostile::{HostileServer, Manner};
 pub use lab::{RunInLab, UpLab, unique_name};

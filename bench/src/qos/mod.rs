@@ -2,6 +2,7 @@
 
 mod cost;
 mod peer;
+mod rates;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -57,6 +58,10 @@ enum Case {
     Traffictoll,
     /// CPU time with 1000 sockets
     Cost,
+    /// How exactly ceilings from 1 to 1000 Mbit/s are enforced
+    Rates,
+    /// How soon 1000 connections get their values back after `kill -9`
+    Killed,
 }
 
 struct Settings {
@@ -77,6 +82,8 @@ impl QosArgs {
             Case::Htb => settings.measure("20Mbit/s", Peer::Htb),
             Case::Traffictoll => settings.measure("20Mbit/s", Peer::TrafficToll(traffictoll.clone())),
             Case::Cost => cost::measure(settings),
+            Case::Rates => rates::measure(settings),
+            Case::Killed => rates::measure_killed(settings),
         })
     }
 }

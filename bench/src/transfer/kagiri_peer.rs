@@ -55,6 +55,9 @@ pub(super) fn transfer(fixture: &Fixture, load: &Load) -> anyhow::Result<Moved> 
     if load.mode == Mode::Discard {
         options.extend(["--mode", "discard"]);
     }
+    if let Some(control) = load.congestion_control {
+        options.extend(["--congestion-control", control]);
+    }
     let measured = measure(fixture, &options, load.seconds)?;
     let lost_percent = if load.is_udp { 100.0 * measured.metric("loss_ratio")? } else { 0.0 };
     Ok(moved(measured.metric("goodput_bit_per_s")?, load, measured.cpu_s, lost_percent))

@@ -4,7 +4,7 @@ mod kagiri_peer;
 mod peer;
 mod requests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -19,9 +19,8 @@ pub use requests::sockperf;
 
 /// Compare bulk transfers over loopback with iperf3 and nuttcp, requests and answers with sockperf.
 ///
-/// The congestion control is the host's own, for all alike: run it in a network namespace of its own
-/// (`unshare -n`, then `ip link set lo up` and `sysctl -w net.ipv4.tcp_congestion_control=...`) to choose
-/// another.
+/// TCP of iperf3 is compared under reno and bbr. Cases with zerocopy or skipped copies need iperf3 3.17 or later:
+/// name one by --iperf3 if the installed one is older.
 #[derive(Args)]
 pub struct TransferArgs {
     /// Pairs of each comparison
@@ -31,6 +30,9 @@ pub struct TransferArgs {
     /// Seconds of each measurement
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
+    /// The program iperf3
+    #[arg(long, value_name = "FILE", default_value = "iperf3")]
+    iperf3: PathBuf,
     #[command(flatten)]
     options: Options<Case>,
 }
@@ -40,12 +42,18 @@ pub struct TransferArgs {
 enum Case {
     /// One TCP stream into the receiver's memory, against iperf3
     Copy,
-    /// One TCP stream that the receiver's kernel drops, against iperf3
+    /// The same against iperf3 -Z (sendfile)
+    CopyZerocopy,
+    /// One TCP stream that the receiver's kernel drops, against iperf3 --skip-rx-copy
     Discard,
+    /// The same against iperf3 -Z --skip-rx-copy
+    DiscardZerocopy,
     /// One TCP stream into the receiver's memory, against nuttcp
     Nuttcp,
-    /// Eight TCP streams, against iperf3
+    /// Eight TCP streams, against iperf3 -P 8 (a thread for each)
     Eight,
+    /// The same against iperf3 -P 8 -Z
+    EightZerocopy,
     /// Datagrams of 1,470 bytes flat out, against iperf3
     Udp,
     /// Ten thousand TCP flows in one process
@@ -66,10 +74,18 @@ struct Load {
     is_udp: bool,
     mode: Mode,
     seconds: u32,
+    /// Of both sides; `None`: the host's.
+    congestion_control: Option<&'static str>,
+    /// Further options of iperf3.
+    iperf3: &'static [&'static str],
 }
+
+/// What a congestion control does to a comparison is a part of its answer.
+const CONTROLS: [&str; 2] = ["reno", "bbr"];
 
 struct Fixture {
     kagiri: PathBuf,
+    iperf3: PathBuf,
     dir: PathBuf,
     pairs: u32,
     seconds: u32,
@@ -88,7 +104,8 @@ impl TransferArgs {
         let pace = self.options.pace();
         let seconds = pace.full_or(self.seconds, 1);
         let counts = |_: &Case| format!("--pairs {} --seconds {}", self.pairs, self.seconds);
-        let open = |dir, kagiri| Ok(Fixture { kagiri, dir, pairs: self.pairs, seconds, pace });
+        let iperf3 = self.iperf3;
+        let open = |dir, kagiri| Ok(Fixture { kagiri, iperf3, dir, pairs: self.pairs, seconds, pace });
         self.options.perform("transfer", open, counts, |case, fixture| case.measure(fixture))
     }
 }
@@ -96,46 +113,85 @@ impl TransferArgs {
 impl Case {
     fn measure(self, fixture: &Fixture) -> anyhow::Result<Found> {
         let &Fixture { pairs, seconds, ref pace, .. } = fixture;
-        let load = Load { flows: 1, is_udp: false, mode: Mode::Copy, seconds };
+        let load = Load {
+            flows: 1,
+            is_udp: false,
+            mode: Mode::Copy,
+            seconds,
+            congestion_control: None,
+            iperf3: &[],
+        };
+        let (discard, eight) = (Load { mode: Mode::Discard, ..load }, Load { flows: 8, ..load });
+        let zerocopy: &[&str] = &["-Z"];
         let (load, goals) = match self {
             Self::Copy => (load, Goals { rate: 1.25, cpu: Some(0.7) }),
-            Self::Discard => (Load { mode: Mode::Discard, ..load }, Goals { rate: 1.8, cpu: Some(0.45) }),
+            Self::CopyZerocopy => (Load { iperf3: zerocopy, ..load }, Goals { rate: 1.0, cpu: None }),
+            Self::Discard => {
+                let load = Load { iperf3: &["--skip-rx-copy"], ..discard };
+                (load, Goals { rate: 1.0, cpu: None })
+            }
+            Self::DiscardZerocopy => {
+                let load = Load { iperf3: &["-Z", "--skip-rx-copy"], ..discard };
+                (load, Goals { rate: 1.0, cpu: None })
+            }
             Self::Nuttcp => (load, Goals { rate: 2.0, cpu: None }),
-            Self::Eight => (Load { flows: 8, ..load }, Goals { rate: 1.4, cpu: None }),
+            Self::Eight => (eight, Goals { rate: 1.0, cpu: None }),
+            Self::EightZerocopy => (Load { iperf3: zerocopy, ..eight }, Goals { rate: 1.0, cpu: None }),
             Self::Udp => (Load { is_udp: true, ..load }, Goals { rate: 12.0, cpu: None }),
             Self::Flows => return flows(fixture),
             Self::Blocking => return requests::measure(fixture, Waiting::Block, 0.95),
             Self::Spinning => return requests::measure(fixture, Waiting::Spin, 2.0),
         };
-        let peer = if self == Self::Nuttcp { "nuttcp" } else { "iperf3" };
-        let one = |is_ours| match is_ours {
-            true => kagiri_peer::transfer(fixture, &load),
-            false if self == Self::Nuttcp => peer::nuttcp(&load),
-            false => peer::iperf3(&load),
-        };
-        let rows =
-            [Row::new("received", "Gbit/s"), Row::new("CPU of both ends", "s/GB"), Row::new("lost", "%")];
-        let [rate, cpu, lost] = fill(rows, pairs, |is_ours| pace.measured(|| one(is_ours)))?;
-        let mut rows = vec![rate.goal_ratio(&format!("ratio >= {}", goals.rate))];
-        rows.push(match goals.cpu {
-            Some(most) => cpu.goal_ratio(&format!("ratio <= {most}")),
-            None => cpu,
-        });
-        if load.is_udp {
-            rows.push(lost.goal_ratio("ratio <= 1"));
+        let controls: &[Option<&str>] =
+            if load.is_udp || self == Self::Nuttcp { &[None] } else { &CONTROLS.map(Some) };
+        let mut rows = Vec::new();
+        for control in controls {
+            let load = Load { congestion_control: *control, ..load };
+            let one = |is_ours| match is_ours {
+                true => kagiri_peer::transfer(fixture, &load),
+                false if self == Self::Nuttcp => peer::nuttcp(&load),
+                false => peer::iperf3(fixture, &load),
+            };
+            let named = |what: &str| control.map_or(what.to_owned(), |control| format!("{what}, {control}"));
+            let new = [
+                Row::new(named("received"), "Gbit/s"),
+                Row::new(named("CPU of both ends"), "s/GB"),
+                Row::new(named("lost"), "%"),
+            ];
+            let [rate, cpu, lost] = fill(new, pairs, |is_ours| pace.measured(|| one(is_ours)))?;
+            rows.push(rate.goal_ratio(&format!("ratio >= {}", goals.rate)));
+            rows.push(match goals.cpu {
+                Some(most) => cpu.goal_ratio(&format!("ratio <= {most}")),
+                None => cpu,
+            });
+            if load.is_udp {
+                rows.push(lost.goal_ratio("ratio <= 1"));
+            }
         }
-        let what = if load.is_udp { "UDP datagrams of 1,470 bytes" } else { "TCP" };
-        let compared = format!(
-            "`kagiri transfer` and its server (ours) and {peer} and its server (peer), a process each, move \
-             {what} over loopback for {seconds} s, {} flow(s), received bytes end in {}.",
+        Ok(Found::about(self.compared(&load)).with_rows(rows).with_version_of(self.peer(fixture)))
+    }
+
+    /// The peer's name and program.
+    fn peer(self, fixture: &Fixture) -> (&'static str, &Path) {
+        match self {
+            Self::Nuttcp => ("nuttcp", Path::new("nuttcp")),
+            _ => ("iperf3", &fixture.iperf3),
+        }
+    }
+
+    fn compared(self, load: &Load) -> String {
+        let peer = match self {
+            Self::Nuttcp => "nuttcp".to_owned(),
+            _ => [&["iperf3"], load.iperf3].concat().join(" "),
+        };
+        format!(
+            "`kagiri transfer` and its server (ours) and {peer} and its server (peer), a process each, move {} over \
+             loopback for {} s, {} flow(s), received bytes end in {}.",
+            if load.is_udp { "UDP datagrams of 1,470 bytes" } else { "TCP" },
+            load.seconds,
             load.flows,
-            if load.mode == Mode::Copy {
-                "memory of the receiver"
-            } else {
-                "the kernel (the peer's in its memory)"
-            },
-        );
-        Ok(Found::about(compared).with_rows(rows).with_versions(&[peer]))
+            if load.mode == Mode::Copy { "memory of the receiver" } else { "the kernel" },
+        )
     }
 }
 

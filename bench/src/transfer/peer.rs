@@ -10,7 +10,7 @@ use nix::sys::time::TimeValLike;
 use serde_json::Value;
 use sys::clock::Deadline;
 
-use super::{Load, MARGIN, Moved};
+use super::{Fixture, Load, MARGIN, Moved};
 use crate::tools;
 
 const READY_WITHIN: Duration = Duration::from_secs(3);
@@ -73,14 +73,18 @@ pub fn children_cpu_s() -> anyhow::Result<f64> {
     Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6)
 }
 
-/// iperf3 with its defaults.
-pub fn iperf3(load: &Load) -> anyhow::Result<Moved> {
+/// iperf3 with its defaults, but for the load's options.
+pub fn iperf3(fixture: &Fixture, load: &Load) -> anyhow::Result<Moved> {
     let port = free_port()?;
     let before_s = children_cpu_s()?;
-    let mut server = Server::start(Command::new("iperf3").args(["-s", "-1", "-p", &port.to_string()]), port)?;
-    let mut client = Command::new("iperf3");
+    let mut server =
+        Server::start(Command::new(&fixture.iperf3).args(["-s", "-1", "-p", &port.to_string()]), port)?;
+    let mut client = Command::new(&fixture.iperf3);
     client.args(["-c", "127.0.0.1", "-J", "-p", &port.to_string(), "-t", &load.seconds.to_string()]);
-    client.args(["-P", &load.flows.to_string()]);
+    client.args(["-P", &load.flows.to_string()]).args(load.iperf3);
+    if let Some(control) = load.congestion_control {
+        client.args(["-C", control]);
+    }
     if load.is_udp {
         client.args(["-u", "-b", "0", "-l", "1470"]);
     }

@@ -125,7 +125,7 @@ impl Doubt {
             Self::ClockUncertain { .. } => "check for a busy host or a slow path to the coordinator",
             Self::WallClockOff { .. } => "synchronise that host's clock with NTP or PTP",
             Self::OnHost { doubt, .. } => doubt.advice(),
-            Self::Interrupted => "run it again to its end",
+            Self::Interrupted => "go on with 'kagiri run --resume RUN'",
             Self::Workload(stored) => stored.advice,
         }
     }

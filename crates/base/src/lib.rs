@@ -11,6 +11,7 @@ pub mod json_memory;
 pub mod limit_rules;
 pub mod metric;
 pub mod names;
+pub mod near;
 pub mod objective;
 pub mod outcome;
 pub mod pace;

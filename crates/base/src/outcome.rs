@@ -91,6 +91,9 @@ pub struct Account {
     /// Why it broke off, if it did: its measurements until then do not show how it would have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broke_off: Option<String>,
+    /// Whether the user ended it before its time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
 }
 
 impl Account {
@@ -262,6 +265,9 @@ impl LoadMetric {
     }
 }
 
+/// How the paragraph of a consideration begins that gives advice.
+pub const ADVICE_LEAD: &str = "What would help:";
+
 /// What came of one variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VariantOutcome {
@@ -280,7 +286,7 @@ pub struct VariantOutcome {
     pub saturation: BTreeMap<Resource, Saturation>,
     /// Capacity as predicted from the slopes and ceilings alone.
     pub predicted: Option<f64>,
-    /// The written consideration, a paragraph each.
+    /// The written consideration, a paragraph each; one begins with [`ADVICE_LEAD`].
     pub considerations: Vec<String>,
     /// What weakens this outcome.
     pub doubts: Vec<DoubtNote>,

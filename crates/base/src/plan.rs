@@ -39,6 +39,7 @@ use self::variant::{Shared, variant, wishes};
 
 pub use self::policy::PolicyWish;
 pub use self::tuning::TuningWish;
+use crate::near;
 use crate::objective::Objective;
 use crate::placement::Wishes;
 pub use crate::plan_error::PlanError;
@@ -256,10 +257,8 @@ impl Plan {
             return Err(error);
         }
         if let Some(unknown) = table.keys().find(|key| !HEAD_KEYS.contains(&key.as_str())) {
-            let known = HEAD_KEYS.join(", ");
-            let table = &head.workload;
-            let problem = format!("unknown key; expected one of {known}, or the table [{table}]");
-            return Err(PlanError::of_key(unknown, problem));
+            let known = [&HEAD_KEYS[..], &[&head.workload]].concat();
+            return Err(PlanError::of_key(unknown, near::unknown_key(unknown, &known, "")));
         }
         let mut variants = Vec::new();
         for overlay in head.variant {

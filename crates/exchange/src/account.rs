@@ -28,6 +28,7 @@ pub(crate) fn of(
         tables,
         figures: figures::of(classes, report),
         broke_off: report.broke_off.clone(),
+        ..Account::default()
     }
 }
 

@@ -102,11 +102,23 @@ impl Estimate {
         self.loads.values().any(|(plan, _)| plan.fixed.is_none())
     }
 
-    pub fn search_begins(&mut self, variant: &str) {
+    /// A search begins, or goes on after the trials that it has already.
+    pub fn search_begins(&mut self, variant: &str, kept: &[TrialResult]) {
         if let Some(left) = self.to_come.get_mut(variant) {
             *left = left.saturating_sub(1);
         }
-        self.current = Some((variant.to_owned(), Vec::new()));
+        self.current = Some((variant.to_owned(), kept.to_vec()));
+        self.update_bound();
+    }
+
+    /// A search has ended before this run went on.
+    pub fn search_skipped(&mut self, variant: &str) {
+        let searches = f64::from(self.to_come.values().sum::<u32>().max(1));
+        self.budget_s = self.budget_s.map(|budget_s| budget_s * (searches - 1.0) / searches);
+        if let Some(left) = self.to_come.get_mut(variant) {
+            *left = left.saturating_sub(1);
+        }
+        self.current = None;
         self.update_bound();
     }
 

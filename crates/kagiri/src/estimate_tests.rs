@@ -14,7 +14,7 @@ fn plan(load_max: u64) -> LoadPlan {
 /// that were made, and how long they took. Each takes `beyond_s` beside its hold.
 fn imagine(plan: &LoadPlan, capacity: u64, above: Verdict, beyond_s: f64) -> (Vec<(f64, UpperBound)>, f64) {
     let mut estimate = Estimate::new(planned(*plan), 1);
-    estimate.search_begins("a");
+    estimate.search_begins("a", &[]);
     let (mut seen, mut now_s, mut said) = (Vec::new(), 0.0, Vec::new());
     while let Some(step) = search::next(plan, &seen) {
         estimate.trial_begins(now_s);
@@ -75,7 +75,7 @@ fn remaining_time_of_a_single_trial_never_falls_below_zero() {
     let plan = LoadPlan { fixed: Some(7), ..plan(10) };
     let mut estimate = Estimate::new(planned(plan), 1);
     assert_eq!((estimate.upper_bound().trials, estimate.left_s(0.0)), (1, Some(20.0)));
-    estimate.search_begins("a");
+    estimate.search_begins("a", &[]);
     assert_eq!(estimate.left_s(50.0), Some(20.0), "making content takes nothing from it");
     estimate.trial_begins(60.0);
     assert_eq!(estimate.left_s(65.0), Some(15.0));
@@ -94,7 +94,7 @@ fn estimate_counts_variants_and_repetitions_and_learns_trial_overhead() {
         |hold| (LoadPlan { fixed: Some(1), hold: Span::from_s(hold), ..plan(10) }, TrialTime::default());
     let mut estimate = Estimate::new([("a".to_owned(), fixed(10)), ("b".to_owned(), fixed(30))], 2);
     assert_eq!((estimate.upper_bound().trials, estimate.left_s(0.0)), (4, Some(120.0)));
-    estimate.search_begins("a");
+    estimate.search_begins("a", &[]);
     assert_eq!(estimate.left_s(0.0), Some(120.0));
     estimate.trial_begins(0.0);
     let passed = (Phase::Single, Verdict::Pass);
@@ -130,7 +130,7 @@ fn warm_up_waiting_and_number_of_operations_count() {
 #[test]
 fn learned_overhead_leaves_the_warm_up_to_the_plan() {
     let mut estimate = Estimate::new(single(HoldTime::OfPlan, 60, 0), 2);
-    estimate.search_begins("a");
+    estimate.search_begins("a", &[]);
     estimate.trial_begins(0.0);
     let passed = TrialResult { load: 40, phase: Phase::Single, verdict: Verdict::Pass, is_disturbed: false };
     estimate.trial_ends(passed, 5.0, 66.0);
@@ -141,7 +141,7 @@ fn learned_overhead_leaves_the_warm_up_to_the_plan() {
 #[test]
 fn wait_is_over_when_the_hold_begins() {
     let mut estimate = Estimate::new(single(HoldTime::OfPlan, 0, 30), 1);
-    estimate.search_begins("a");
+    estimate.search_begins("a", &[]);
     estimate.trial_begins(0.0);
     estimate.trial_at(0.0, 3.0);
     assert_eq!(estimate.left_s(3.0), Some(42.0), "the others may come late");
@@ -153,7 +153,7 @@ fn wait_is_over_when_the_hold_begins() {
 #[test]
 fn unknown_length_is_learned_from_the_pace_and_from_the_first_trial() {
     let mut estimate = Estimate::new(single(HoldTime::Unknown, 0, 0), 2);
-    estimate.search_begins("a");
+    estimate.search_begins("a", &[]);
     estimate.trial_begins(0.0);
     estimate.trial_at(0.0, 1.0);
     estimate.trial_at(0.005, 1.1);
@@ -163,7 +163,7 @@ fn unknown_length_is_learned_from_the_pace_and_from_the_first_trial() {
     let passed = TrialResult { load: 40, phase: Phase::Single, verdict: Verdict::Pass, is_disturbed: false };
     estimate.trial_ends(passed, 40.0, 43.0);
     assert_eq!(estimate.left_s(43.0), Some(45.0), "as long as the first, and its 3 s beside the hold");
-    estimate.search_begins("a");
+    estimate.search_begins("a", &[]);
     estimate.trial_begins(43.0);
     estimate.trial_at(0.0, 44.0);
     estimate.trial_at(0.5, 64.0);
@@ -177,7 +177,7 @@ fn overhead_that_the_workload_knows_replaces_the_general_one() {
     let mut estimate = Estimate::new([("a".to_owned(), (plan, time))], 2);
     let left_s = |estimate: &Estimate, now_s| estimate.left_s(now_s).unwrap();
     assert!((left_s(&estimate, 0.0) - 1.2).abs() < 1e-9);
-    estimate.search_begins("a");
+    estimate.search_begins("a", &[]);
     estimate.trial_begins(0.0);
     let (phase, verdict) = (Phase::Single, Verdict::Pass);
     estimate.trial_ends(TrialResult { load: 1, phase, verdict, is_disturbed: false }, 0.2, 0.5);
@@ -192,7 +192,7 @@ fn budget_bounds_the_announced_time() {
     assert!(unlimited.upper_bound().s().unwrap() > 60.0);
     let mut limited = unlimited.within(Some(50.0));
     assert_eq!(limited.upper_bound().s(), Some(50.0));
-    limited.search_begins("a");
+    limited.search_begins("a", &[]);
     assert_eq!(limited.left_s(20.0), Some(30.0));
     assert_eq!(limited.left_s(70.0), Some(0.0));
 }

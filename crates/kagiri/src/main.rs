@@ -23,6 +23,7 @@ mod placement_check;
 mod policies;
 mod process_records;
 mod progress;
+mod resume;
 mod session;
 mod stop;
 mod tunings;

@@ -13,7 +13,7 @@ use base::verdict::Verdict;
 use base::workload::Presentation;
 use indicatif::{ProgressBar, ProgressStyle};
 use run::engine::{Event, Observer};
-use run::search::Step;
+use run::search::{Step, TrialResult};
 
 use crate::estimate::{Estimate, UpperBound};
 use crate::interval_lines::IntervalLines;
@@ -177,11 +177,11 @@ impl Progress {
         }
     }
 
-    fn preparing(&self, variant: &str, repetition: u32) {
+    fn preparing(&self, variant: &str, repetition: u32, kept: &[TrialResult]) {
         let most = {
             let mut now = self.now();
+            now.estimate.search_begins(variant, kept);
             let whole = now.estimate.upper_bound();
-            now.estimate.search_begins(variant);
             (!std::mem::replace(&mut now.estimate_shown, true)).then_some(whole)
         };
         if let Some(most) = most {
@@ -323,7 +323,8 @@ fn clock(seconds: f64) -> String {
 impl Observer for Progress {
     fn event(&mut self, event: Event<'_>) {
         match event {
-            Event::Preparing { variant, repetition } => self.preparing(variant, repetition),
+            Event::Skipped { variant } => self.now().estimate.search_skipped(variant),
+            Event::Preparing { variant, repetition, kept } => self.preparing(variant, repetition, kept),
             Event::TrialBegan { step, variant } => self.trial_began(variant, step),
             Event::TrialAt { done, live } => self.trial_at(done, live),
             Event::TrialEnded(trial) => self.trial_ended(trial),

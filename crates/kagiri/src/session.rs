@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use base::format::plural;
 use base::outcome::{Run, Trial};
 use base::part::HostContext;
 use base::placement::Wishes;
@@ -34,10 +35,10 @@ use crate::leftovers::clean_leftovers;
 use crate::placement_check::{self, Places};
 use crate::progress::{Progress, Shown};
 use crate::stop::stop_flag;
-use crate::{hosts, output, policies, tunings};
+use crate::{hosts, output, policies, resume, tunings};
 
 /// Facts about this host, and the text of the plan's lab file.
-fn run_environment(plan: &Plan) -> BTreeMap<String, Value> {
+pub fn run_environment(plan: &Plan) -> BTreeMap<String, Value> {
     let mut facts = environment();
     if let Some(file) = &plan.lab {
         match sys::file::read_text(file.as_ref(), lab::file::TEXT_BYTES_MAX as u64) {
@@ -113,8 +114,19 @@ impl Session {
     }
 
     /// Measures a plan, stores the run and prints the result.
-    pub fn run_plan(mut self, plan: &Plan, common: &MeasureArgs, hosts: &HostArgs) -> Outcome {
-        let (run, failure) = self.make_run(plan, common, hosts)?;
+    pub fn run_plan(self, plan: &Plan, common: &MeasureArgs, hosts: &HostArgs) -> Outcome {
+        self.run_or_resume(plan, None, common, hosts)
+    }
+
+    /// [`Self::run_plan`]; `stored` is the run of this plan that goes on.
+    fn run_or_resume(
+        mut self,
+        plan: &Plan,
+        stored: Option<Run>,
+        common: &MeasureArgs,
+        hosts: &HostArgs,
+    ) -> Outcome {
+        let (run, failure) = self.make_run(plan, stored, common, hosts)?;
         conclude(&run, failure, common.has_json_on_stdout(), || output::present(&run, common))
     }
 
@@ -130,7 +142,7 @@ impl Session {
         common: &MeasureArgs,
         hosts: &HostArgs,
     ) -> Result<Run, Failure> {
-        let (run, failure) = self.make_run(plan, common, hosts)?;
+        let (run, failure) = self.make_run(plan, None, common, hosts)?;
         failure.map_or(Ok(run), |failure| Err(run_failure(failure)))
     }
 
@@ -142,6 +154,7 @@ impl Session {
     fn make_run(
         &mut self,
         plan: &Plan,
+        stored: Option<Run>,
         common: &MeasureArgs,
         hosts: &HostArgs,
     ) -> Result<(Run, Option<engine::RunError>), Failure> {
@@ -155,7 +168,8 @@ impl Session {
         let estimate = Estimate::new(variants.iter().map(loads), plan.repeats);
         let estimate = estimate.within(budget.map(|budget| budget.as_secs_f64()));
         let unit = variants.first().map_or("", |first| first.workload.load_unit());
-        let id = store::new_run_id(jiff::Timestamp::now(), sys::random::number());
+        let new_id = || store::new_run_id(jiff::Timestamp::now(), sys::random::number());
+        let id = stored.as_ref().map_or_else(new_id, |stored| stored.run.clone());
         let lines = self.json_lines.as_ref();
         let lines = lines.map(|lines| lines.of_run(&id, &plan.workload, &plan.name, unit));
         let shown = Shown {
@@ -178,13 +192,16 @@ impl Session {
         let beside = beside(plan, hosts)?;
         let mut bus = open_bus(plan, local, hosts, &id, bus_notes)?;
         let environment = run_environment(plan).into_iter().chain(self.facts.clone()).collect();
-        let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment, beside };
+        let setting = Setting { version: env!("CARGO_PKG_VERSION"), id, environment, beside, stored };
         let made = engine::make(workload, plan, &mut *bus, &mut self.store, &mut progress, setting);
         // The hosts clean up before the result is printed.
         drop(bus);
         progress.clear();
         if let (Some(lines), Ok((run, _))) = (&lines, &made) {
             lines.end(run);
+        }
+        if let Ok((run, _)) = &made {
+            resume::say_how(run, hosts, common.quiet);
         }
         made.map_err(run_failure)
     }
@@ -250,7 +267,7 @@ fn conclude(
     failure.map_or(presented, |failure| Err(run_failure(failure)))
 }
 
-fn run_failure(error: engine::RunError) -> Failure {
+pub fn run_failure(error: engine::RunError) -> Failure {
     match error.usage {
         true => Failure::Usage(error.message),
         false => Failure::runtime(error.message),
@@ -271,7 +288,16 @@ pub fn check_plan(plan: &Plan, hosts: &HostArgs, places: Places) -> Result<(), F
 pub fn run_plan(plan: &Plan, common: &MeasureArgs, hosts: &HostArgs, places: Places) -> Outcome {
     check_plan(plan, hosts, places)?;
     let say = output::say_unless(common.quiet);
-    Session::open(common, &say)?.run_plan(plan, common, hosts)
+    let session = Session::open(common, &say)?;
+    resume::say_of_newest(&session.store, &say)?;
+    session.run_plan(plan, common, hosts)
+}
+
+/// Measures what is left of a stored run, stores it and prints the result.
+pub fn resume_run(plan: &Plan, stored: Run, common: &MeasureArgs, hosts: &HostArgs) -> Outcome {
+    let say = output::say_unless(common.quiet);
+    say(&format!("run {} goes on after {}", stored.run, plural(stored.trials.len() as u64, "trial")));
+    Session::open(common, &say)?.run_or_resume(plan, Some(stored), common, hosts)
 }
 
 #[cfg(test)]

@@ -86,7 +86,8 @@ fn row(run: &Run, variant: &VariantOutcome, name: &str, main: Option<&str>) -> S
     let limit = &variant.limit;
     let (limit, certainty) = match (limit.resource, not_passed(run, variant)) {
         (_, Some(why)) => (UNKNOWN.to_owned(), why.to_owned()),
-        (Resource::None, None) if limit.certainty == Certainty::Unknown => {
+        // A load that failed once and passed later had a limit, which was not found.
+        (Resource::None, None) if limit.certainty == Certainty::Unknown || has_failed(run, variant) => {
             (UNKNOWN.to_owned(), "limit unknown".to_owned())
         }
         (Resource::None, None) => (UNKNOWN.to_owned(), "no limit found".to_owned()),
@@ -122,6 +123,10 @@ fn result(variant: &VariantOutcome, main: Option<&str>) -> Option<String> {
             Some(format!("{least}{}", words::load(value, &variant.capacity.unit)))
         }
     }
+}
+
+fn has_failed(run: &Run, variant: &VariantOutcome) -> bool {
+    run.trials_of(&variant.name).any(|trial| trial.verdict == Verdict::Fail)
 }
 
 /// Why the number of a single load is no full answer.

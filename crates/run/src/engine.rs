@@ -26,13 +26,18 @@ pub use crate::run_error::RunError;
 pub use crate::sampled::own_facts;
 use crate::sampled::{Standing, Target, watch};
 use crate::search::{self, Step, TrialResult};
-use crate::time_budget::TimeBudget;
-use crate::{alike, companions, outcome, placed, trial, tuning};
+use crate::{alike, companions, outcome, placed, resume, start, trial, tuning};
 
 pub enum Event<'a> {
+    /// A search that had ended before the run broke off is left out.
+    Skipped {
+        variant: &'a str,
+    },
     Preparing {
         variant: &'a str,
         repetition: u32,
+        /// Trials of this search that a run which goes on has already.
+        kept: &'a [TrialResult],
     },
     TrialBegan {
         step: Step,
@@ -61,6 +66,8 @@ pub struct Setting<'a> {
     pub environment: BTreeMap<String, Value>,
     /// What accompanies the trials.
     pub beside: Beside,
+    /// The stored run that goes on, which has this id.
+    pub stored: Option<Run>,
 }
 
 /// Read the settings of every variant of a plan, and check the plan's requirements and places against its
@@ -90,16 +97,8 @@ pub fn make(
 ) -> Result<(Run, Option<RunError>), RunError> {
     let variants = configure(plan, workload)?;
     let beside = setting.beside.clone();
-    let mut run = begin(plan, &variants, setting)?;
-    let hosts = bus.facts();
-    if !hosts.is_empty() {
-        run.environment.insert("hosts".into(), hosts.into_iter().collect());
-    }
-    run.environment.extend(beside.fact().map(|fact| ("qos".to_owned(), fact)));
-    run.environment.extend(tuning::fact(&beside.tunings).map(|fact| ("tune".to_owned(), fact)));
-    beside.check(bus)?;
-    store.begin(&run)?;
-    let mut unavailable = Vec::new();
+    let mut run = start::started(plan, &variants, setting, bus, store)?;
+    let mut unavailable = resume::take_unavailable(&mut run);
     let mut engine = Engine {
         plan,
         variants: &variants,
@@ -146,29 +145,6 @@ pub fn make(
     Ok((run, failure.or(concluded.err()).or(stored.err().map(RunError::from))))
 }
 
-fn begin(plan: &Plan, variants: &[ConfiguredVariant<'_>], setting: Setting<'_>) -> Result<Run, RunError> {
-    Ok(Run {
-        schema: base::outcome::SCHEMA,
-        kagiri: setting.version.to_owned(),
-        run: setting.id,
-        name: plan.name.clone(),
-        workload: plan.workload.clone(),
-        state: State::Running,
-        failure: None,
-        started_at: Timestamp::now(),
-        ended_at: None,
-        environment: setting.environment,
-        plan: serde_json::to_value(plan).map_err(RunError::new)?,
-        trials: Vec::new(),
-        capacity: search::unknown_capacity(variants.first().map_or("", |first| first.workload.load_unit())),
-        limit: outcome::unknown_limit(),
-        saturation: BTreeMap::new(),
-        variants: Vec::new(),
-        requirements: Vec::new(),
-        doubts: Vec::new(),
-    })
-}
-
 struct Engine<'a> {
     plan: &'a Plan,
     variants: &'a [ConfiguredVariant<'a>],
@@ -184,6 +160,8 @@ struct Engine<'a> {
 impl Engine<'_> {
     /// Measures all repetitions of all variants; `false` if interrupted.
     fn all(&mut self) -> Result<bool, RunError> {
+        // A run that goes on is at the search of its last trial; those before it have ended.
+        let mut reached = self.run.trials.last().map(|last| (last.repetition, last.variant.clone()));
         for repetition in 1..=self.plan.repeats {
             // Every other repetition goes through the variants backwards, so that a drift favours none of
             // them.
@@ -192,6 +170,12 @@ impl Engine<'_> {
                 order.reverse();
             }
             for variant in order {
+                let name = &variant.variant.name;
+                if reached.as_ref().is_some_and(|(at, of)| (*at, of) != (repetition, name)) {
+                    self.observer.event(Event::Skipped { variant: name });
+                    continue;
+                }
+                reached = None;
                 if !self.variant(variant, repetition)? {
                     return Ok(false);
                 }
@@ -202,7 +186,13 @@ impl Engine<'_> {
 
     /// Starts the standing parts of a variant, searches its capacity and stops the parts.
     fn variant(&mut self, variant: &ConfiguredVariant<'_>, repetition: u32) -> Result<bool, RunError> {
-        self.observer.event(Event::Preparing { variant: &variant.variant.name, repetition });
+        let name = &variant.variant.name;
+        let kept: Vec<TrialResult> = self.kept(name, repetition).into_iter().map(Into::into).collect();
+        if !kept.is_empty() && search::next(&variant.workload.load_plan(), &kept).is_none() {
+            self.observer.event(Event::Skipped { variant: name });
+            return Ok(true);
+        }
+        self.observer.event(Event::Preparing { variant: name, repetition, kept: &kept });
         let began = Instant::now();
         let placement = self.placement(variant)?;
         self.note_differences(variant.variant, &placement);
@@ -230,6 +220,12 @@ impl Engine<'_> {
         }
         put_back = put_back.and(self.restore_settings(&setting_names));
         searched.and_then(|whole| put_back.map(|()| whole))
+    }
+
+    /// The trials that a search has already.
+    fn kept(&self, variant: &str, repetition: u32) -> Vec<&Trial> {
+        let trials = self.run.trials.iter();
+        trials.filter(|trial| trial.variant == variant && trial.repetition == repetition).collect()
     }
 
     /// Ends the parts that set the kernel's settings. A setting that another program changed is a doubt.
@@ -290,16 +286,17 @@ impl Engine<'_> {
         began: Instant,
     ) -> Result<bool, RunError> {
         let variant = configured.variant;
-        let mut budget = TimeBudget::new(configured.workload.time_budget());
+        let kept = self.kept(&variant.name, repetition);
+        let (mut budget, spent) = resume::budget_after(configured.workload.time_budget(), &kept);
+        let mut results: Vec<TrialResult> = kept.into_iter().map(Into::into).collect();
         let loads = configured.workload.load_plan();
         self.note_ceilings(variant, standing.target.as_ref())?;
-        let mut results: Vec<TrialResult> = Vec::new();
         while let Some(step) = search::next(&loads, &results) {
             if self.observer.stop_requested() {
                 return Ok(false);
             }
             let context = self.context(&loads, &step, repetition);
-            if !budget.allows(began.elapsed(), context.hold.duration()) {
+            if !budget.allows(spent + began.elapsed(), context.hold.duration()) {
                 return Ok(true);
             }
             let trial_began = Instant::now();
@@ -310,7 +307,7 @@ impl Engine<'_> {
                 workload: &*configured.workload,
                 variant: &variant.name,
                 repetition,
-                number: self.run.trials.len() as u32 + 1,
+                number: self.run.trials.last().map_or(0, |last| last.number) + 1,
                 placement: &placement,
                 standing,
                 companions: &companions,
@@ -321,7 +318,8 @@ impl Engine<'_> {
                 !observer.stop_requested()
             };
             let Some(made) = trial::make(self.bus, &scope, &context, &mut tick)? else { return Ok(false) };
-            let (trial, is_interrupted) = (made.trial, made.is_interrupted);
+            let (mut trial, is_interrupted) = (made.trial, made.is_interrupted);
+            trial.account.is_cut = is_interrupted;
             for sentence in made.unavailable {
                 if !self.unavailable.contains(&sentence) {
                     self.unavailable.push(sentence);
@@ -359,7 +357,11 @@ impl Engine<'_> {
             .environment
             .entry("ceilings".into())
             .or_insert_with(|| Value::Object(Default::default()));
-        all[&variant.name] = ceilings;
+        if all[&variant.name] != ceilings {
+            all[&variant.name] = ceilings;
+            // A later explanation needs them even if this process is killed.
+            self.store.note(self.run)?;
+        }
         Ok(())
     }
 }

@@ -94,6 +94,11 @@ pub enum StoreError {
     Conflict { run: String },
     #[error("process {pid} still measures run {run}; wait until it has ended, or stop it")]
     Measured { run: String, pid: u32 },
+    #[error(
+        "run {run} was measured to its end, so nothing is left of it to measure; repeat it with 'kagiri runs \
+         show {run} --plan > plan.toml' and 'kagiri run plan.toml'"
+    )]
+    Ended { run: String },
 }
 
 impl StoreError {
@@ -104,6 +109,7 @@ impl StoreError {
             Self::NoRun { .. }
             | Self::NoneMeasured { .. }
             | Self::Ambiguous { .. }
+            | Self::Ended { .. }
             | Self::TooLarge { .. }
             | Self::NotAnExport { .. }
             | Self::NewerDocument { .. } => true,

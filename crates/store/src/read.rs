@@ -123,6 +123,11 @@ pub(crate) fn measuring(row: &Row<'_>) -> rusqlite::Result<Option<Owner>> {
     Ok(if abandoned(state, owner.as_ref()) || state != State::Running { None } else { owner })
 }
 
+/// Whether a run was measured to its end.
+pub(crate) fn is_complete(row: &Row<'_>) -> rusqlite::Result<bool> {
+    Ok(word_of::<State>(row, "state")? == State::Complete)
+}
+
 /// Whether no process works on a run any more; a run without an owner was imported.
 fn abandoned(state: State, owner: Option<&Owner>) -> bool {
     state == State::Running && owner.is_none_or(|owner| owner.life() == Life::Dead)

@@ -48,6 +48,48 @@ impl Store {
         self.insert(run, Some(&Owner::current()))
     }
 
+    /// Take over a run that broke off: it runs again, and this process becomes its owner. Stored trials that
+    /// `run` does not have are removed.
+    ///
+    /// # Errors
+    /// No such run; one that is complete ([`StoreError::Ended`]); one whose process may still measure it
+    /// ([`StoreError::Measured`]); a full disk.
+    pub fn resume(&mut self, run: &Run) -> Result<(), StoreError> {
+        check_order(run)?;
+        self.write(|step, at| {
+            step.check_broken_off(&run.run, at)?;
+            step.put_run(UPDATE_RUN, run).map_err(at)?;
+            step.set_owner(&run.run, &Owner::current(), at)?;
+            let stored: Vec<u32> = step.trial_numbers(&run.run).map_err(|error| at(error.into()))?;
+            let is_kept = |number: &u32| run.trials.iter().any(|trial| trial.number == *number);
+            for number in stored.iter().filter(|number| !is_kept(number)) {
+                let row = params![run.run, number];
+                step.execute("DELETE FROM trial WHERE run = ?1 AND number = ?2", row).map_err(at)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The stored run of an id, if it broke off and can go on.
+    ///
+    /// # Errors
+    /// As [`Self::resume`].
+    pub fn load_broken_off(&mut self, run_id: &str) -> Result<Run, StoreError> {
+        self.write(|step, at| step.check_broken_off(run_id, at))?;
+        self.load(run_id)
+    }
+
+    /// Store what is known of a run beside its trials while it goes on.
+    ///
+    /// # Errors
+    /// No such run, numbers that are not finite, a full disk.
+    pub fn note(&mut self, run: &Run) -> Result<(), StoreError> {
+        self.write(|step, at| match step.put_run(UPDATE_RUN, run).map_err(at)? {
+            0 => Err(StoreError::NoRun { text: run.run.clone() }),
+            _ => Ok(()),
+        })
+    }
+
     /// Store one trial that ended, for good: it is on disk when this returns.
     ///
     /// # Errors
@@ -139,10 +181,7 @@ impl Store {
                 Problem::Taken => StoreError::Exists { run: run.run.clone() },
                 other => at(other),
             })?;
-            if let Some(owner) = owner {
-                let row = params![run.run, owner.pid, owner.start_ticks, owner.boot, owner.pid_space];
-                step.0.execute(SET_OWNER, row).map_err(|error| at(error.into()))?;
-            }
+            owner.map_or(Ok(()), |owner| step.set_owner(&run.run, owner, at))?;
             run.trials.iter().try_for_each(|trial| step.add_trial(&run.run, trial, at))
         })
     }
@@ -220,6 +259,32 @@ struct Step<'a>(Transaction<'a>);
 impl Step<'_> {
     fn execute(&self, sql: &str, row: impl rusqlite::Params) -> Result<usize, Problem> {
         Ok(Connection::prepare_cached(&self.0, sql)?.execute(row)?)
+    }
+
+    fn set_owner(
+        &self,
+        run: &str,
+        owner: &Owner,
+        at: &dyn Fn(Problem) -> StoreError,
+    ) -> Result<(), StoreError> {
+        let row = params![run, owner.pid, owner.start_ticks, owner.boot, owner.pid_space];
+        self.execute(SET_OWNER, row).map(drop).map_err(at)
+    }
+
+    fn check_broken_off(&self, run: &str, at: &dyn Fn(Problem) -> StoreError) -> Result<(), StoreError> {
+        let known = |row: &rusqlite::Row<'_>| Ok((read::measuring(row)?, read::is_complete(row)?));
+        let found = self.0.query_row(SELECT_OWNER, [run], known).optional();
+        match found.map_err(|error| at(error.into()))? {
+            None => Err(StoreError::NoRun { text: run.to_owned() }),
+            Some((Some(owner), _)) => Err(StoreError::Measured { run: run.to_owned(), pid: owner.pid }),
+            Some((None, true)) => Err(StoreError::Ended { run: run.to_owned() }),
+            Some((None, false)) => Ok(()),
+        }
+    }
+
+    fn trial_numbers(&self, run: &str) -> rusqlite::Result<Vec<u32>> {
+        let mut select = self.0.prepare_cached("SELECT number FROM trial WHERE run = ?1")?;
+        select.query_map([run], |row| row.get(0))?.collect()
     }
 
     fn put_run(&self, sql: &str, run: &Run) -> Result<usize, Problem> {

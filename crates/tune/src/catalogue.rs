@@ -1,12 +1,9 @@
 //! The settings that kagiri knows, the most used first. Sources: tcp(7), udp(7), socket(7) and
 //! ip-sysctl.rst and net.rst in the documentation of Linux.
 
-use crate::setting::{Affects, INT_MAX, Scope, Setting, Values};
+use base::near;
 
-/// A name differs from the one that was meant by no more edits than a third of its length.
-const LENGTH_PER_EDIT: usize = 3;
-/// The begin of a name of this length names it.
-const PREFIX_MIN: usize = 6;
+use crate::setting::{Affects, INT_MAX, Scope, Setting, Values};
 
 /// No setting has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,17 +32,10 @@ pub fn find(name: &str) -> Result<&'static Setting, UnknownSetting> {
 }
 
 fn nearest(name: &str) -> Option<&'static str> {
-    // Only the last part of a full name is compared with short names: a wrong `net.core.` is near, too.
+    // Only the last part of a full name is compared: a wrong `net.core.` is near, too.
     let last = name.rsplit('.').next().unwrap_or(name);
-    let begins = |setting: &&Setting| last.len() >= PREFIX_MIN && setting.short_name().starts_with(last);
-    if let Some(setting) = SETTINGS.iter().find(begins) {
-        return Some(setting.name);
-    }
-    let edits = |setting: &Setting| {
-        strsim::osa_distance(last, setting.short_name()).min(strsim::osa_distance(name, setting.name))
-    };
-    let near = SETTINGS.iter().min_by_key(|setting| edits(setting))?;
-    (edits(near) <= last.chars().count() / LENGTH_PER_EDIT).then_some(near.name)
+    let near = near::nearest(last, SETTINGS.iter().map(Setting::short_name))?;
+    SETTINGS.iter().find(|setting| setting.short_name() == near).map(|setting| setting.name)
 }
 
 const fn number(min: i64, max: i64) -> Values {

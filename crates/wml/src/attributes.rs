@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use base::near::did_you_mean;
+
 use crate::distribution::{Distribution, Law};
 use crate::error::Problem;
 use crate::lexer::shortened;
 use crate::model::Number;
-use crate::near::did_you_mean;
 use crate::syntax::{Attribute, Value};
 use crate::variables::{Variables, described};
 

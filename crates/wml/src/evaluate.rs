@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use base::near::did_you_mean;
+
 use crate::attributes::{Attributes, integer};
 use crate::error::{Problem, WmlError};
 use crate::expand::{Composite, Expansion};
 use crate::lexer::shortened;
 use crate::model::{Fileset, Number, Process, Program, Quit, Thread};
-use crate::near::did_you_mean;
 use crate::syntax::{Attribute, Command, FlowopCall, ThreadBlock, Value, What, parse};
 use crate::variables::Variables;
 

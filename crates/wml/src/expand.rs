@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use base::near::did_you_mean;
+
 use crate::attributes::Attributes;
 use crate::error::Problem;
 use crate::lexer::shortened;
 use crate::model::{Flowop, Kind, Number, Operation};
-use crate::near::did_you_mean;
 use crate::syntax::{Attribute, FlowopCall, Piece, Value};
 use crate::variables::Variables;
 

@@ -12,7 +12,6 @@ mod evaluate;
 mod expand;
 mod lexer;
 mod model;
-mod near;
 pub mod syntax;
 mod variables;
 

@@ -45,8 +45,13 @@ fn search_finds_the_two_clients_that_the_server_answers_in_time() {
     let mut bus = LocalBus::new(REGISTRY.part_kinds(), host);
     let mut store = Store::open(folder.path()).unwrap();
     let id = store::new_run_id(Timestamp::now(), 1);
-    let setting =
-        Setting { version: "0", id: id.clone(), environment: BTreeMap::new(), beside: Beside::default() };
+    let setting = Setting {
+        version: "0",
+        id: id.clone(),
+        environment: BTreeMap::new(),
+        beside: Beside::default(),
+        stored: None,
+    };
     let echo = REGISTRY.workload("echo").unwrap();
     let (run, failure) = engine::make(echo, &plan, &mut bus, &mut store, &mut Quiet, setting).unwrap();
     assert!(failure.is_none(), "{failure:?}");

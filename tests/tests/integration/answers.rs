@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{Live, World, beside_others, is_root};
+use kagiri_tests::{Live, World, beside_others, is_root, workspace};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -67,6 +67,65 @@ fn every_measuring_command_answers_in_15_lines_of_80_columns() {
         assert_short(&words, &last);
         assert!(last.contains("--full") && ended.stdout.lines().count() <= 15, "{}", ended.stdout);
     }
+}
+
+#[test]
+fn explanation_answers_in_15_lines_of_80_columns_and_in_full() {
+    let _beside = beside_others();
+    let world = World::new();
+    let reference = workspace().join("tests/fixtures/reference.csv");
+    let reference = reference.to_str().expect("UTF-8");
+    let wide: String = (1..=8)
+        .map(|load| format!("{load},{},{load},{load},{load},{},{load},0\n", load * 12, load * load))
+        .collect();
+    let head = "users,cpu %,disk MB/s,network MB/s,memory MB,p99 ms,somebody's own column,errors\n";
+    world.write("wide.csv", format!("{head}{wide}"));
+    world.write("plan.toml", PLAN);
+    world.measure(&["run", "plan.toml"], PATIENCE);
+    for words in [
+        &["explain", reference][..],
+        &["explain", reference, "--ceiling", "disk=110Mbit/s"],
+        &["explain", "wide.csv"],
+        &["explain", "last"],
+    ] {
+        let brief = world.run(words).code(0).stdout;
+        assert_short(words, &brief);
+        assert!(brief.ends_with("Everything: --full\n"), "{brief}");
+        let full = world.run(&[words, &["--full"]].concat()).code(0).stdout;
+        assert!(full.lines().count() > brief.lines().count(), "{full}");
+    }
+    let said = world.run(&["explain", reference]).code(0).stdout;
+    for part in ["Limited by cpu (predicted)", "exhausted at", "What would help: ", "Doubt: "] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn list_and_comparison_of_runs_have_15_lines_of_80_columns() {
+    let world = World::new();
+    let run: Value = serde_json::from_str(include_str!("../../fixtures/run.json")).expect("a run");
+    for number in 10..30 {
+        let mut other = run.clone();
+        other["run"] = format!("20261121-1200{number}-fixt").into();
+        other["started_at"] = format!("2026-11-21T12:00:{number}Z").into();
+        for trial in other["trials"].as_array_mut().expect("trials") {
+            let cpu = trial["metrics"]["server_cpu_percent"].as_f64().expect("a number");
+            trial["metrics"]["server_cpu_percent"] = (cpu * f64::from(number) / 10.0).into();
+        }
+        let file = world.write("other.json", other.to_string());
+        world.run(&["runs", "import", file.to_str().expect("UTF-8")]).code(0);
+    }
+    let list = world.run(&["runs", "list"]).code(0).stdout;
+    assert_short(&["runs", "list"], &list);
+    assert!(list.contains("120029-fixt") && list.contains("(10 older runs: "), "{list}");
+    assert!(world.run(&["runs", "list", "--all"]).code(0).stdout.lines().count() > 20);
+    let words = ["runs", "compare", "20261121-120010-fixt", "last~1", "last"];
+    let compared = world.run(&words).code(0).stdout;
+    assert_short(&words, &compared);
+    assert!(compared.ends_with("Everything: --full\n"), "{compared}");
+    assert_eq!(compared.matches("Capacity: ").count(), 2, "{compared}");
+    let full = world.run(&[&words[..], &["--full"]].concat()).code(0).stdout;
+    assert!(full.lines().count() > 15 && !full.contains("--full"), "{full}");
 }
 
 #[test]

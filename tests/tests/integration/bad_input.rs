@@ -14,7 +14,7 @@ fn a_plan_that_cannot_be_is_refused_with_its_line() {
         (
             "[stream]\nbitrate = '25Mbit/s'\nholdd = '3s'\n",
             6,
-            &["stream.holdd: unknown key", "expected one of", "hold"][..],
+            &["stream.holdd: unknown key; did you mean 'hold'?"][..],
         ),
         (
             "[stream.server]\nkind = 'embedded'\ncost = 3\n",

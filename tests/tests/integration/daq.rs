@@ -4,16 +4,12 @@
 use std::time::Duration;
 
 use kagiri_tests::{
-    Ended, FLEET_PATIENCE, Fleet, Live, UpLab, World, need_root, trials, undisturbed, wait_until,
+    Ended, FLEET_PATIENCE, Fleet, Live, UpLab, World, metric, need_root, trials, undisturbed, wait_until,
 };
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
-
-pub fn metric(trial: &Value, name: &str) -> f64 {
-    trial["metrics"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {}", trial["metrics"]))
-}
 
 /// Each fragment that was sent is accounted for, and every event was built, with all that the settings name.
 fn assert_balanced(trial: &Value, sources: f64) {

@@ -1,10 +1,10 @@
 //! `kagiri daq` against independent witnesses: planted losses and the kernel's counters.
 
-use kagiri_tests::{FLEET_PATIENCE, Fleet, Live, UpLab, World, need_root};
+use kagiri_tests::{FLEET_PATIENCE, Fleet, Live, UpLab, World, metric, need_root};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::daq::{PATIENCE, addresses, metric};
+use crate::daq::{PATIENCE, addresses};
 
 /// The cause that is reported for losses on the builder's link, though its port has room for all fragments;
 /// and how often the kernel counted segments again, and timeouts.

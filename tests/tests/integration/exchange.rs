@@ -1,8 +1,8 @@
 //! `kagiri exchange` as people use it: over loopback, to nginx, and over a lab with planted causes.
 
-use kagiri_tests::{Nginx, UpLab, World, need_programs, need_root};
+use kagiri_tests::{Nginx, UpLab, World, metric, need_programs, need_root};
 
-use crate::daq::{PATIENCE, metric};
+use crate::daq::PATIENCE;
 
 #[test]
 fn plain_command_measures_one_class_and_answers_briefly() {
@@ -59,6 +59,30 @@ fn connect_time_is_a_round_trip_of_fresh_connections_and_nothing_of_persistent_o
     assert!(response >= connect + network && network >= 40.0, "{connect} + {network} of {response} ms");
     let [connect, response, _] = means("persistent");
     assert!(connect < 1.0 && response >= 40.0, "connect {connect} ms, response {response} ms");
+}
+
+/// The kernel reports twice what was asked for (socket(7)).
+#[test]
+fn class_has_a_send_buffer_of_its_own() {
+    need_root!();
+    let world = World::new();
+    let lab = UpLab::new(&world, "class", "[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\n");
+    world.write(
+        "plan.toml",
+        "workload = 'exchange'\n[place]\nserver = 'b'\nclients = 'a'\n[exchange]\nsize = '1kB'\nrate_per_s = 10.0\n\
+         time = '4s'\n[[exchange.class]]\nname = 'own'\nclients = 2\nsend_buffer = '48KiB'\n\
+         [[exchange.class]]\nname = 'others'\nclients = 3\n",
+    );
+    let mut live = world.start(&["run", "plan.toml", "--lab", &lab.name, "--json", "-q"]);
+    let words = ["lab", "exec", "a", "--lab", &lab.name, "--", "ss", "-Htnm", "state", "established"];
+    let mut most = [0; 2];
+    while live.is_running() {
+        let shown = world.run(&words).code(0).stdout;
+        let buffers = shown.matches(",tb").count();
+        most = [most[0].max(shown.matches(",tb98304,").count()), most[1].max(buffers)];
+    }
+    live.end(PATIENCE).code(0);
+    assert_eq!(most, [2, 5], "sockets with this buffer, and all");
 }
 
 #[test]

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use exchange::wire::{Hello, MessageHeader, Purpose};
-use kagiri_tests::{Live, Namespaces, World, need_programs, need_root, wait_until};
+use kagiri_tests::{Live, Namespaces, World, metric, need_programs, need_root, wait_until};
 use nix::sys::signal::Signal;
 
-use crate::daq::{PATIENCE, metric};
+use crate::daq::PATIENCE;
 
 /// A server that shuts down takes no longer.
 const SOON: Duration = Duration::from_secs(20);

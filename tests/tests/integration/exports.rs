@@ -1,8 +1,9 @@
 //! Every export of a stored run, word by word: a change to any of them is seen in review.
 
 use std::fs;
+use std::process::Command;
 
-use kagiri_tests::{World, workspace};
+use kagiri_tests::{World, need_programs, workspace};
 use serde_json::Value;
 
 /// A world that holds the fixture's run.
@@ -69,7 +70,7 @@ fn two_runs_compared() {
     let file = world.write("other.json", other.to_string());
     world.run(&["runs", "import", file.to_str().unwrap()]).code(0);
     let words = ["runs", "compare", "20261121-120000-fixt", "20261121-130000-othr"];
-    insta::assert_snapshot!(said(&world, &words));
+    insta::assert_snapshot!(said(&world, &[&words[..], &["--full"]].concat()));
     let mut compared = document(&world, &[&words[..], &["--json"]].concat());
     // One load stands for all, which look alike.
     let loads = compared["pairs"][0]["loads"].as_array_mut().expect("loads");
@@ -97,10 +98,10 @@ fn a_table_explained() {
     let table = workspace().join("tests/fixtures/reference.csv");
     let table = table.to_str().unwrap();
     let world = World::new();
-    insta::assert_snapshot!(said(&world, &["explain", table]));
+    insta::assert_snapshot!(said(&world, &["explain", table, "--full"]));
     insta::assert_snapshot!(
         "a_table_with_a_ceiling",
-        said(&world, &["explain", table, "--ceiling", "disk=110Mbit/s"])
+        said(&world, &["explain", table, "--full", "--ceiling", "disk=110Mbit/s"])
     );
     let words = ["explain", table, "--ceiling", "disk=110Mbit/s", "--json"];
     let document = document(&world, &words);
@@ -217,4 +218,17 @@ fn the_report_is_one_page_that_works_offline() {
     assert_eq!(fs::read_to_string(world.path("page.html")).unwrap(), page);
     let default = said(&world, &["report"]);
     assert_eq!(fs::read_to_string(default.trim()).unwrap(), page);
+}
+
+/// Browsers run the script of a report only if its hash is that in the page's policy; openssl is the witness.
+#[test]
+fn report_allows_its_own_script_and_no_other() {
+    need_programs!("openssl", "base64");
+    let script = workspace().join("crates/report/src/html/pointing.js");
+    let words = "openssl dgst -sha256 -binary \"$1\" | base64";
+    let output = Command::new("sh").args(["-c", words, "sh"]).arg(script).output().expect("sh runs");
+    let hash = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let page = said(&world(), &["report", "last", "-o", "-"]);
+    let policy = format!("script-src 'sha256-{hash}'; img-src");
+    assert!(page.contains(&policy), "{policy}");
 }

@@ -27,7 +27,7 @@ fn load_test_with_errors_and_a_latency_bend_is_explained() {
     assert!(!said.contains("Carries 98") && !said.contains("Carries 99"), "{said}");
     let blind: String = rows.lines().map(|row| row.rsplit_once(',').unwrap().0.to_owned() + "\n").collect();
     let file = world.write("blind.csv", format!("users,cpu_pct,p99_ms\n{blind}"));
-    let said = world.run(&["explain", file.to_str().expect("UTF-8")]).code(0).stdout;
+    let said = world.run(&["explain", "--full", file.to_str().expect("UTF-8")]).code(0).stdout;
     assert!(said.starts_with("Predicted capacity: from 70 users to less than 80 users"), "{said}");
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("p99_ms was 80 ms, 3 ms at lower loads"), "{said}");

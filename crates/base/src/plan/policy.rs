@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::near;
 use crate::part::HERE;
 use crate::placement::Wish;
 use crate::plan_error::PlanError;
@@ -56,8 +57,7 @@ pub(super) fn read_hosts(key: &str, value: Option<&Value>) -> Result<Vec<String>
 pub(super) fn wish(table: Map<String, Value>) -> Result<Option<PolicyWish>, PlanError> {
     let known = ["policy", "hosts", "coordinator"];
     if let Some(unknown) = table.keys().find(|key| !known.contains(&key.as_str())) {
-        let expected = "unknown key; expected policy, hosts or coordinator";
-        return Err(PlanError::of_key(&format!("qos.{unknown}"), expected));
+        return Err(PlanError::of_key(&format!("qos.{unknown}"), near::unknown_key(unknown, &known, "")));
     }
     let hosts = read_hosts("qos.hosts", table.get("hosts"))?;
     let coordinator = match table.get("coordinator") {

@@ -78,19 +78,28 @@ fn kernel_settings_of_a_variant_are_added_to_those_of_the_plan() {
 #[test]
 fn plan_error_gives_line_and_expectation() {
     for (text, part) in [
-        ("workload = 'stream'\nrepeat = 3\n", "line 2: repeat: unknown key; expected one of"),
+        (
+            "workload = 'stream'\nrepeat = 3\n",
+            "line 2: repeat: unknown key; did you mean 'repeats'? The keys are",
+        ),
         ("workload = 'stream'\nrepeats = 0\n", "line 2: repeats: 0 is not within"),
         ("workload = 'stream'\nschema = 9\n", "line 2: schema: the plan has schema 9"),
         ("workload = 'stream'\n\nname = \n", "line 3:"),
         ("name = 'x'\n", "missing field `workload`"),
         ("[workload]\nkind = 'stream'\n", "line 1: workload: invalid type: map, expected a string"),
         ("workload = 'stream'\nrepeats = 'two'\n", "line 2: repeats: invalid type"),
-        ("workload = 'stream'\n[qos]\npolice = 'a'\n", "line 3: qos.police: unknown key; expected policy"),
+        (
+            "workload = 'stream'\n[qos]\npolice = 'a'\n",
+            "line 3: qos.police: unknown key; did you mean 'policy'?",
+        ),
         ("workload = 'stream'\n[qos]\npolicy = 5\n", "line 3: qos.policy: expected the file"),
         ("workload = 'stream'\n[qos]\nhosts = [5]\n", "line 3: qos.hosts: expected a list"),
         ("workload = 'stream'\n[qos]\ncoordinator = ['a']\n", "line 3: qos.coordinator: expected the name"),
         ("workload = 'stream'\n[[variant]]\nqos = 'a.toml'\n", "line 3: qos: expected a table"),
-        ("workload = 'stream'\n[tune]\nsetting = 'a'\n", "line 3: tune.setting: unknown key; expected"),
+        (
+            "workload = 'stream'\n[tune]\nsetting = 'a'\n",
+            "line 3: tune.setting: unknown key; did you mean 'settings'?",
+        ),
         ("workload = 'stream'\n[tune]\nsettings = 5\n", "line 3: tune.settings: expected a table"),
         ("workload = 'stream'\n[tune]\nhosts = ['']\n", "line 3: tune.hosts: a host has no name"),
         ("workload = 'stream'\ntune.settings.net.x = 1\n", "tune.settings.net: expected a text or a number"),
@@ -100,7 +109,7 @@ fn plan_error_gives_line_and_expectation() {
         ("workload = 'stream'\n[[variant]]\nname='a'\n[[variant]]\nname='a'\n", "two variants"),
         (
             "workload = 'stream'\n[[variant]]\nhost = 'a'\n",
-            "line 3: host: unknown key in variant 'variant 1'",
+            "line 3: host: in variant 'variant 1': unknown key; expected one of name, place",
         ),
     ] {
         let message = read(text).unwrap_err().to_string();

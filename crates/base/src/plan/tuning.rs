@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::policy;
+use crate::near;
 use crate::placement::Wish;
 use crate::plan_error::PlanError;
 
@@ -29,8 +30,9 @@ impl TuningWish {
 
 /// Reads the table `tune`; `None` for an empty one.
 pub(super) fn wish(table: Map<String, Value>) -> Result<Option<TuningWish>, PlanError> {
-    if let Some(unknown) = table.keys().find(|key| !["settings", "hosts"].contains(&key.as_str())) {
-        return Err(PlanError::of_key(&format!("tune.{unknown}"), "unknown key; expected settings or hosts"));
+    let known = ["settings", "hosts"];
+    if let Some(unknown) = table.keys().find(|key| !known.contains(&key.as_str())) {
+        return Err(PlanError::of_key(&format!("tune.{unknown}"), near::unknown_key(unknown, &known, "")));
     }
     if table.is_empty() {
         return Ok(None);

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Variant, lay_over, policy, tuning};
+use crate::near;
 use crate::placement::{Wish, Wishes};
 use crate::plan_error::PlanError;
 
@@ -53,9 +54,8 @@ pub(super) fn variant(
     }
     let tune = tune.as_object().cloned().unwrap_or_default();
     if let Some(unknown) = overlay.keys().next() {
-        let problem =
-            format!("unknown key in variant '{name}'; expected name, place, qos, tune or {workload}");
-        return Err(PlanError::of_key(unknown, problem));
+        let problem = near::unknown_key(unknown, &["name", "place", "qos", "tune", workload], "");
+        return Err(PlanError::of_key(unknown, format!("in variant '{name}': {problem}")));
     }
     let mut settings = shared.settings.clone();
     if let Some(difference) = difference {

@@ -34,7 +34,7 @@ pub(super) fn of(settings: &DaqSettings, reports: &TrialReports) -> Account {
         Some(limit::of(settings, reports)).filter(|_| broke_off.is_none() && !reports.hosts.is_empty());
     let tables = tables.into_iter().flatten().filter(|table| !table.rows.is_empty()).collect();
     let figures = figures::of_trial(&reports.builders(), &reports.sources);
-    Account { headline: headline(settings, reports), limit, tables, figures, broke_off }
+    Account { headline: headline(settings, reports), limit, tables, figures, broke_off, ..Account::default() }
 }
 
 /// `200 sources: 412 events/s, all complete, 99 % of them within 3.1 ms`.

@@ -120,7 +120,9 @@ impl Worker {
                 continue;
             }
             let interest = Interest::READ | Interest::WRITE | Interest::EDGE;
+            let send_buffer = self.shared.spec.classes[self.clients[index].class].send_buffer_bytes;
             let watched = result.and_then(|socket| {
+                send_buffer.map(|bytes| socket.set_send_buffer(bytes)).transpose()?;
                 reactor.watch(&socket, Token::fixed(CLIENT, key as u32), interest).map(|()| socket)
             });
             let (before_start, protocol) = (self.start_ns.is_none(), &self.shared.spec.protocol);

@@ -100,6 +100,9 @@ impl ExchangeSettings {
             if class.rate_per_s.is_some_and(|rate| !(0.001..=RATE_MAX_PER_S).contains(&rate)) {
                 return wrong("class.rate_per_s", "it is not within 0.001 to 1000000");
             }
+            if class.send_buffer.is_some_and(|size| !(1 << 10..=1 << 30).contains(&size.bytes())) {
+                return wrong("class.send_buffer", "it is not within 1KiB to 1GiB");
+            }
             match class.port {
                 Some(0) => return wrong("class.port", "0 is no port; write 1 to 65535"),
                 Some(_) if self.host.is_some() => {
@@ -166,6 +169,10 @@ mod tests {
                 "search.class: name the class",
             ),
             (json!({"class": [{"name": "a", "clients": 1, "port": 0}]}), "class.port: 0 is no port"),
+            (
+                json!({"class": [{"name": "a", "clients": 1, "send_buffer": "1B"}]}),
+                "class.send_buffer: it is",
+            ),
             (
                 json!({"host": "nas", "class": [{"name": "a", "clients": 1, "port": 7001}]}),
                 "class.port: it applies only",

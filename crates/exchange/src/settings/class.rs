@@ -41,6 +41,9 @@ pub struct ClassSettings {
     /// Port of kagiri's server for this class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
+    /// Send buffer of its clients (SO_SNDBUF).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_buffer: Option<ByteSize>,
 }
 
 /// A class of clients, complete.
@@ -59,6 +62,8 @@ pub struct Class {
     pub priority: u32,
     /// Port of kagiri's server for this class; `None`: that of all.
     pub port: Option<u16>,
+    /// `None`: as all clients have it.
+    pub send_buffer_bytes: Option<u64>,
 }
 
 /// The name of the class of a plain command line.
@@ -94,6 +99,7 @@ impl ExchangeSettings {
             target: None,
             priority: None,
             port: None,
+            send_buffer: None,
         }];
         let given = if self.class.is_empty() { &only[..] } else { &self.class[..] };
         given.iter().map(|class| self.complete(class)).collect()
@@ -119,6 +125,7 @@ impl ExchangeSettings {
             target: class.target.or(self.target),
             priority: class.priority.unwrap_or(1),
             port: class.port,
+            send_buffer_bytes: class.send_buffer.map(|buffer| buffer.bytes()),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use base::outcome::{Run, VariantOutcome};
 use clap::Args;
+use report::terminal;
 use run::explain::Explanation;
 use serde_json::json;
 
@@ -29,6 +30,7 @@ const TABLE_BYTES_MAX: u64 = 16 << 20;
     3,40.6,77.5\n\n\
     Examples:\n  \
     kagiri explain last                                    the last run\n  \
+    kagiri explain last --full                             with all evidence\n  \
     kagiri explain table.csv --ceiling disk=110Mbit/s\n  \
     ssh host cat table.csv | kagiri explain - --json"
 )]
@@ -38,6 +40,9 @@ pub struct Explain {
     table: PathBuf,
     #[arg(long, value_name = "NAME=VALUE", help = CEILING)]
     ceiling: Vec<String>,
+    /// Print all evidence, considerations and doubts
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -84,7 +89,8 @@ impl Explain {
         } else {
             let (ignored, largest) = (explanation.ignored_columns.clone(), explanation.largest_load);
             let outcome = outcome(explanation);
-            output::print(&report::terminal::explanation(&outcome, largest, &ignored, output::style()))?;
+            let print = if self.full { terminal::explanation } else { terminal::brief_explanation };
+            output::print(&print(&outcome, largest, &ignored, output::style()))?;
         }
         Ok(Code::Measured)
     }
@@ -104,7 +110,8 @@ impl Explain {
             let document = json!({ "run": run.run, "variants": run.variants });
             output::print(&Document::new(&document).text()?)?;
         } else {
-            output::print(&report::terminal::explained(run, output::style()))?;
+            let print = if self.full { terminal::explained } else { terminal::brief_explained };
+            output::print(&print(run, output::style()))?;
         }
         Ok(Code::Measured)
     }

@@ -10,7 +10,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::hosts::HostArgs;
 use crate::lab_for_run::{LabForRun, check_hosts};
 use crate::placement_check::Places;
-use crate::{output, session};
+use crate::{dirs, output, session};
 
 /// Run a plan file: a workload with variants and repetitions.
 #[derive(Args)]
@@ -29,13 +29,18 @@ use crate::{output, session};
     Examples:\n  \
     kagiri run plans/servers.toml --dry-run     show all settings, measure nothing\n  \
     kagiri run plans/servers.toml --repeat 5\n  \
+    kagiri run --resume last                    go on with a run that broke off\n  \
     kagiri runs show last --plan > again.toml   the plan of a stored run")]
 #[command(mut_arg("repeat", |arg| arg.help("Repeat the variants N times [default: as in the plan]")))]
 #[command(mut_arg("seed", |arg| arg.help("Seed of the random numbers [default: as in the plan]")))]
 pub struct RunPlan {
     /// Plan file (TOML); examples are in plans/ of kagiri's sources
-    #[arg(value_name = "PLAN.toml")]
-    plan: PathBuf,
+    #[arg(value_name = "PLAN.toml", required_unless_present = "resume")]
+    plan: Option<PathBuf>,
+    /// Go on with a run that broke off (Ctrl-C, crash, full disk): an id or its prefix, 'last' or 'last~1'.
+    /// Its finished trials are kept; plan, seed and id stay
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["plan", "dry_run", "repeat", "seed", "require"])]
+    resume: Option<String>,
     /// Print the resolved plan as JSON and measure nothing
     #[arg(long)]
     dry_run: bool,
@@ -47,16 +52,34 @@ pub struct RunPlan {
 
 impl RunPlan {
     pub fn run(self) -> Outcome {
-        let plan = read_plan(&self.plan, &self.common)?;
+        let (plan, common) = match (&self.plan, &self.resume) {
+            (_, Some(run)) => return go_on(run, &self.common, &self.hosts),
+            (Some(plan), None) => (plan, &self.common),
+            (None, None) => return Err(Failure::usage("name a plan file, or a run with --resume")),
+        };
+        let plan = read_plan(plan, common)?;
         session::check_plan(&plan, &self.hosts, Places::Plan)?;
         if self.dry_run {
             output::print(&(serde_json::to_string_pretty(&plan)? + "\n"))?;
             return Ok(Code::Measured);
         }
-        in_lab_of(&plan, &self.hosts, self.common.quiet, |hosts| {
-            session::run_plan(&plan, &self.common, hosts, Places::Plan)
+        in_lab_of(&plan, &self.hosts, common.quiet, |hosts| {
+            session::run_plan(&plan, common, hosts, Places::Plan)
         })
     }
+}
+
+/// Measures what is left of a stored run, under its own id and plan.
+/// Errors: there is no such run, it is complete, or a process still measures it.
+fn go_on(name: &str, common: &MeasureArgs, hosts: &HostArgs) -> Outcome {
+    let id = dirs::open_store_to_read()?.resolve_id(name)?;
+    let stored = dirs::open_store()?.load_broken_off(&id)?;
+    let plan: Plan = serde_json::from_value(stored.plan.clone())
+        .map_err(|error| Failure::runtime(format!("the plan of run {id} cannot be read: {error}")))?;
+    session::check_plan(&plan, hosts, Places::Plan)?;
+    // Before its lab is made.
+    run::resume::check_files(&stored, &session::run_environment(&plan)).map_err(session::run_failure)?;
+    in_lab_of(&plan, hosts, common.quiet, |hosts| session::resume_run(&plan, stored, common, hosts))
 }
 
 /// Reads a plan file, with the command line applied. Paths in it become absolute.

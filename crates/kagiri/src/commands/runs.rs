@@ -16,7 +16,7 @@ use crate::args::existing;
 use crate::atomic_file::write_atomically;
 use crate::exit::{Code, Failure, Outcome};
 use crate::json_document::Document;
-use crate::{dirs, output};
+use crate::{dirs, output, resume};
 
 /// List, show, compare, export, import and remove stored runs.
 #[derive(Subcommand)]
@@ -29,7 +29,7 @@ pub enum Runs {
     /// List stored runs, newest first
     #[command(after_help = "Example:\n  kagiri runs list")]
     List {
-        /// Include runs that failed before their first trial
+        /// Include older runs, and those that failed before their first trial
         #[arg(long)]
         all: bool,
         /// Print the list as JSON
@@ -68,6 +68,9 @@ pub enum Runs {
         /// Exit with code 3 if a result got worse by more than the noise
         #[arg(long, value_enum, value_name = "CHANGE")]
         fail_on: Option<FailOn>,
+        /// Print all numbers that differ, and notes
+        #[arg(long, conflicts_with = "json")]
+        full: bool,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
@@ -124,7 +127,14 @@ impl Runs {
         match self {
             Self::List { all, json } => list::list(all, json),
             Self::Show { run, json, plan } => show(&run, json, plan),
-            Self::Compare { runs, fail_on, json } => compare(&runs, fail_on, json),
+            Self::Compare { runs, fail_on, full, json } => {
+                let compared = compare(&runs)?;
+                print_comparison(&compared, full, json)?;
+                Ok(match fail_on {
+                    Some(FailOn::Worse) => code_of_worse(&compared),
+                    None => Code::Measured,
+                })
+            }
             Self::Export { run, output, format } => export(&run, &output, format),
             Self::Import { files } => import(&files),
             Self::Rm(remove) => remove.run(),
@@ -137,14 +147,18 @@ impl Runs {
 }
 
 fn show(name: &str, json: bool, plan: bool) -> Outcome {
-    let run = dirs::find_run(&dirs::open_store_to_read()?, name)?;
+    let store = dirs::open_store_to_read()?;
+    let run = dirs::find_run(&store, name)?;
     if plan {
         output::print(&plan_toml(&run)?)?;
     } else if json {
         output::print(&String::from_utf8_lossy(&store::export(&run)?))?;
     } else {
         let text = report::terminal::summary(&run, &output::extras(&run, None), output::style(), None);
-        output::print(&text)?;
+        // A run of a file is not stored here.
+        let command = resume::command(&run).filter(|_| store.resolve_id(name).is_ok());
+        let more = command.map(|command| format!("Go on with it: {command}\n")).unwrap_or_default();
+        output::print(&(text + &more))?;
     }
     Ok(Code::Measured)
 }
@@ -156,7 +170,7 @@ fn plan_toml(run: &Run) -> Result<String, Failure> {
     Ok(plan.to_toml().with_context(|| format!("the plan of run {} cannot be written", run.run))?)
 }
 
-fn compare(names: &[String], fail_on: Option<FailOn>, json: bool) -> Outcome {
+fn compare(names: &[String]) -> Result<Comparison, Failure> {
     let store = dirs::open_store_to_read()?;
     let runs = names.iter().map(|name| dirs::find_run(&store, name)).collect::<Result<Vec<_>, _>>()?;
     if runs.len() == 1 && runs[0].variants.len() < 2 {
@@ -172,15 +186,14 @@ fn compare(names: &[String], fail_on: Option<FailOn>, json: bool) -> Outcome {
             sides[0], sides[1]
         )));
     }
-    let comparison = store::compare::compare(&runs, output::metric_specs(&runs[0]));
-    if json {
-        output::print(&Document::new(&comparison).text()?)?;
-    } else {
-        output::print(&report::terminal::differences(&comparison, output::style()))?;
-    }
-    Ok(match fail_on {
-        Some(FailOn::Worse) => code_of_worse(&comparison),
-        None => Code::Measured,
+    Ok(store::compare::compare(&runs, output::metric_specs(&runs[0])))
+}
+
+fn print_comparison(compared: &Comparison, full: bool, json: bool) -> Result<(), Failure> {
+    output::print(&match (json, full) {
+        (true, _) => Document::new(compared).text()?,
+        (false, true) => report::terminal::differences(compared, output::style()),
+        (false, false) => report::terminal::brief_differences(compared, output::style()),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Whole runs of a scripted workload, from the plan to what is printed: interrupted at, failing at, or unable
 //! to store any of their steps. `tests/` has one run of the real program for each phase.
 
+mod resumed;
 mod scripted;
 
 use base::outcome::{Phase, State};
@@ -48,8 +49,23 @@ impl Ended {
     }
 }
 
+fn plan_of(settings: &Value) -> Plan {
+    Plan::of_one("scripted", "a scripted run", "default", settings.clone())
+}
+
 /// Makes a run with results in `dir`; `before` happens when they were found to be writable.
 fn run_in(dir: &Path, settings: &Value, acts: &[(Moment, Act)], before: impl FnOnce()) -> Ended {
+    made_in(dir, &plan_of(settings), None, acts, before)
+}
+
+/// [`run_in`]; `stored` is the run that goes on.
+fn made_in(
+    dir: &Path,
+    plan: &Plan,
+    stored: Option<Run>,
+    acts: &[(Moment, Act)],
+    before: impl FnOnce(),
+) -> Ended {
     let stop = Arc::default();
     let script = Script { acts: acts.into(), stop: Arc::clone(&stop), disk: dir.into(), ..Script::default() };
     SCRIPT.set(script);
@@ -59,10 +75,9 @@ fn run_in(dir: &Path, settings: &Value, acts: &[(Moment, Act)], before: impl FnO
     let facts = BTreeMap::new();
     let data_dir = dir.into();
     let mut session = Session { stop, store, data_dir, facts, registry: &REGISTRY, json_lines: None };
-    let plan = Plan::of_one("scripted", "a scripted run", "default", settings.clone());
     let quiet = MeasureArgs { quiet: true, ..MeasureArgs::default() };
     let mut printed = String::new();
-    let made = session.make_run(&plan, &quiet, &HostArgs::default());
+    let made = session.make_run(plan, stored, &quiet, &HostArgs::default());
     let outcome = made.and_then(|(run, failure)| {
         conclude(&run, failure, false, || {
             printed = output::summary(&run, None, true);

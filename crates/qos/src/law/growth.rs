@@ -34,6 +34,9 @@ const CHANGING_NS: u64 = 60_000_000_000;
 const CHANGED_SHARE: f64 = 0.2;
 /// A search takes no longer; bulk does not use its rate then.
 const SEARCH_NS: u64 = 1_000_000_000;
+/// For so long messages on their way put off a search that is due: those of several hosts may follow each other
+/// without a pause, and bulk would keep what it had when the first came.
+const PUT_OFF_NS: u64 = 5_000_000_000;
 /// Searches in a row that messages may end.
 const ENDED_MAX: u32 = 5;
 /// More than this multiple of the capacity means a faster link.
@@ -131,8 +134,12 @@ impl Hold {
             false => self.changes.search_every_ns(now_ns),
         };
         let Some(search) = self.search else {
-            if now_ns.saturating_sub(self.confirmed_ns) < every_ns || tick.is_urgent_active {
+            let due_ns = self.confirmed_ns + every_ns;
+            if now_ns < due_ns || tick.is_urgent_active && now_ns < due_ns + PUT_OFF_NS {
                 return Bound::Held;
+            }
+            if tick.is_urgent_active {
+                self.ended = ENDED_MAX;
             }
             self.search = Some(Search { begun_ns: now_ns, capacity });
             return Bound::Searching;
@@ -297,6 +304,20 @@ mod tests {
         assert_eq!([hold.bound(at(17.0)), hold.bound(at(17.2))], [Bound::Held, Bound::Searching]);
         hold.confirmed(70_000_000_000, 15e6);
         assert_eq!([hold.bound(at(79.9)), hold.bound(at(80.0))], [Bound::Held, Bound::Searching]);
+    }
+
+    #[test]
+    fn messages_without_a_pause_do_not_put_off_a_search_for_ever() {
+        let mut hold = Hold::default();
+        hold.confirmed(0, 20e6);
+        let message = |s| Tick { is_urgent_active: true, ..at(s) };
+        assert_eq!([hold.bound(message(10.0)), hold.bound(message(14.9))], [Bound::Held, Bound::Held]);
+        assert_eq!(
+            [hold.bound(message(15.0)), hold.bound(message(15.1))],
+            [Bound::Searching, Bound::Searching]
+        );
+        assert_eq!(hold.bound(Tick { is_queue: true, ..message(15.2) }), Bound::Confirmed);
+        assert_eq!(hold.bound(message(29.0)), Bound::Held, "the next is put off, too");
     }
 
     #[test]

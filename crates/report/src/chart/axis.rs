@@ -1,6 +1,6 @@
 //! Axes: a domain, its ticks and what they are called.
 
-use super::scale::ticks;
+use super::scale::{Linear, px, ticks};
 use base::format::{Scale, number};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +19,21 @@ pub struct Axis {
     pub ticks: Vec<Tick>,
     /// Whether a faint line runs through the panel at every tick.
     pub grid: bool,
+    /// How the page's script reads a number off it; `None`: its places are no numbers.
+    pub reading: Option<Reading>,
+}
+
+/// From a place on an axis to a number in the unit of its title.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    /// How many of the axis's values make one of that unit.
+    pub factor: f64,
+    /// Whether places are logarithms to base 10 of the values.
+    pub is_log: bool,
+}
+
+impl Reading {
+    pub const PLAIN: Self = Self { factor: 1.0, is_log: false };
 }
 
 impl Axis {
@@ -27,10 +42,11 @@ impl Axis {
         let scale = Scale::for_largest(unit, high);
         let at = ticks((low / scale.factor).min(0.0), high / scale.factor, count);
         let title = if scale.unit.is_empty() { name.to_owned() } else { format!("{name} ({})", scale.unit) };
-        Self::through(
+        let axis = Self::through(
             title,
             at.into_iter().map(|v| Tick { at: v * scale.factor, label: number(v) }).collect(),
-        )
+        );
+        Self { reading: Some(Reading { factor: scale.factor, is_log: false }), ..axis }
     }
 
     /// An axis of whole numbers from `low` to `high`, both within, at most about `count` of them labelled.
@@ -52,6 +68,20 @@ impl Axis {
             domain: [names.len() as f64 - 0.5, -0.5],
             ticks: ticks.collect(),
             grid: false,
+            reading: None,
+        }
+    }
+
+    /// What the page's script needs to read it: its two ends in pixels and in values, how many values make one
+    /// of its unit, and 1 if the values are logarithms. Without a reading, only the pixels.
+    pub(super) fn read(&self, line: &Linear) -> String {
+        let [from, to] = line.range.map(px);
+        match self.reading {
+            Some(Reading { factor, is_log }) => {
+                let [low, high] = line.domain;
+                format!("{from} {to} {low} {high} {factor} {}", u8::from(is_log))
+            }
+            None => format!("{from} {to}"),
         }
     }
 
@@ -59,7 +89,7 @@ impl Axis {
     fn through(title: String, ticks: Vec<Tick>) -> Self {
         let ends = [ticks.first(), ticks.last()].map(|tick| tick.map(|tick| tick.at));
         let domain = [ends[0].unwrap_or(0.0), ends[1].unwrap_or(1.0)];
-        Self { title, domain, ticks, grid: true }
+        Self { title, domain, ticks, grid: true, reading: Some(Reading::PLAIN) }
     }
 }
 

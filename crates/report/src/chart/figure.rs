@@ -123,7 +123,8 @@ impl Panel {
         let title = (self.y.title.as_str(), self.frame.top - self.lift());
         let labels = labels::placed(&self.marks, &plane, title);
         html! {
-            g {
+            g.panel data-x=(self.x.read(&plane.x)) data-y=(self.y.read(&plane.y)) data-xtitle=(self.x.title)
+                data-ytitle=(self.y.title) {
                 @for mark in &self.backdrop { (mark.svg(&plane)) }
                 (self.y_axis(&plane))
                 (self.x_axis(&plane))

@@ -12,7 +12,7 @@ mod mark;
 mod scale;
 mod series;
 
-pub use axis::{Axis, Tick};
+pub use axis::{Axis, Reading, Tick};
 pub use figure::{Figure, Frame, Legend, Panel, legend};
 pub use mark::{Mark, Shape};
 pub use scale::{Linear, ticks};

@@ -5,8 +5,7 @@ use base::outcome::Run;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::number_cell;
-use super::verdict;
+use super::{heading, number_cell, verdict};
 use crate::text::moment;
 use crate::{doubts, words};
 use base::format::{capitalized, duration, metric, number, plural, unit_of};
@@ -14,12 +13,12 @@ use base::format::{capitalized, duration, metric, number, plural, unit_of};
 /// More trials than this are left to the CSV export: they are too many to read on a page.
 const TRIALS_MAX: usize = 500;
 
-pub(super) fn requirements(run: &Run, specs: &[MetricSpec]) -> Markup {
+pub(super) fn requirements(run: &Run, specs: &[MetricSpec], first: usize) -> Markup {
     if run.requirements.is_empty() {
         return html! {};
     }
     html! {
-        h2 { "Requirements" }
+        (heading("requirements", first, "Requirements"))
         div.scroll { table {
             thead { tr { th scope="col" { "required" } th.n scope="col" { "measured" }
                 th scope="col" { "result" } } }
@@ -40,10 +39,10 @@ pub(super) fn requirements(run: &Run, specs: &[MetricSpec]) -> Markup {
 }
 
 /// What weakens the result, with advice.
-pub(super) fn doubt_list(run: &Run) -> Markup {
+pub(super) fn doubt_list(run: &Run, first: usize) -> Markup {
     let all = doubts::doubts(run);
     html! {
-        h2 { "Doubts" }
+        (heading("doubts", first, "Doubts"))
         @if all.is_empty() {
             p { "Nothing weakens this result." }
         } @else {
@@ -58,9 +57,9 @@ pub(super) fn doubt_list(run: &Run) -> Markup {
 }
 
 /// How to make such a run again.
-pub(super) fn reproduce(run: &Run, command: Option<&str>) -> Markup {
+pub(super) fn reproduce(run: &Run, command: Option<&str>, first: usize) -> Markup {
     html! {
-        h2 { "Repeat this run" }
+        (heading("repeat", first, "Repeat this run"))
         @if let Some(command) = command { pre { code { (command) } } }
         p {
             "The stored run " code { (run.run) } " contains the resolved plan (below), the environment and \
@@ -70,9 +69,9 @@ pub(super) fn reproduce(run: &Run, command: Option<&str>) -> Markup {
     }
 }
 
-pub(super) fn trials(run: &Run) -> Markup {
+pub(super) fn trials(run: &Run, first: usize) -> Markup {
     html! {
-        h2 { "All trials and settings" }
+        (heading("trials", first, "All trials and settings"))
         details {
             summary { (plural(run.trials.len() as u64, "trial")) }
             div.scroll { table {

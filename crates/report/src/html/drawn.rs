@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base::outcome::{Axis as Quantity, Figure as Data, Layer, Marks, Tone};
 use maud::{Markup, html};
 
-use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Shape, Tick, ticks};
+use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Reading, Shape, Tick, ticks};
 use crate::text::{plain, unbroken};
 use base::format::{Scale, capitalized, number, quantity};
 
@@ -124,7 +124,13 @@ impl<'a> Way<'a> {
         let tick = |value: f64| Tick { at: value.log10(), label: small(value / scale.factor) };
         let within = |tick: &Tick| (low - 1e-9..=high + 1e-9).contains(&tick.at);
         let title = if scale.unit.is_empty() { name.to_owned() } else { format!("{name} ({})", scale.unit) };
-        Axis { title, domain: [low, high], ticks: at.map(tick).filter(within).collect(), grid: true }
+        Axis {
+            title,
+            domain: [low, high],
+            ticks: at.map(tick).filter(within).collect(),
+            grid: true,
+            reading: Some(Reading { factor: scale.factor, is_log: true }),
+        }
     }
 }
 

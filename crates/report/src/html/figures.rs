@@ -51,6 +51,8 @@ fn trial_axis(trials: &[&Trial]) -> Axis {
         domain: [0.3, last + 0.7],
         ticks: trials.iter().enumerate().step_by(step).map(tick).collect(),
         grid: true,
+        // A place is that of a trial, whose number may differ.
+        reading: None,
     }
 }
 

@@ -3,6 +3,7 @@
 mod appendix;
 mod drawn;
 mod figures;
+mod overlaid;
 mod overview;
 mod survey;
 mod timeline;
@@ -21,6 +22,10 @@ use crate::text::{plain, unbroken};
 use base::format::{UNKNOWN, capitalized};
 
 const STYLE: &str = include_str!("style.css");
+/// Values under the pointer.
+const POINTING: &str = include_str!("pointing.js");
+/// The page's only script, for its Content-Security-Policy: no other runs, wherever it may come from.
+pub const SCRIPT_SOURCE: &str = "'sha256-L5/Ud8yflWLHlk/75sRHIPPmcWWS5PbnlVXrtF4KK/g='";
 
 /// What a page needs beside the run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,7 +45,7 @@ pub fn page(run: &Run, extras: &Extras) -> String {
         main { (content(run, extras, 0)) }
         (overview::footer(run))
     };
-    document(&title, &run.kagiri, &body)
+    document(&title, &run.kagiri, &contents(&body.0), &body)
 }
 
 /// The runs of a survey as one HTML document, its table first.
@@ -58,10 +63,11 @@ pub fn survey_page(name: &str, rows: &[SurveyRow], runs: &[(&Run, Extras)]) -> S
         }
     };
     let kagiri = runs.first().map_or("", |(run, _)| &run.kagiri);
-    document(&format!("{} · kagiri survey", plain(name)), kagiri, &body)
+    // Its table links to the runs.
+    document(&format!("{} · kagiri survey", plain(name)), kagiri, &html! {}, &body)
 }
 
-fn document(title: &str, kagiri: &str, body: &Markup) -> String {
+fn document(title: &str, kagiri: &str, contents: &Markup, body: &Markup) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -69,32 +75,61 @@ fn document(title: &str, kagiri: &str, body: &Markup) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="generator" content=(format!("kagiri {}", plain(kagiri)));
-                // Whatever a plan or a host may have smuggled into a name, this page fetches and runs
-                // nothing.
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src \
-                    'unsafe-inline'; img-src data:";
+                // Whatever a plan or a host may have smuggled into a name, this page fetches nothing and runs
+                // only its own script.
+                meta http-equiv="Content-Security-Policy" content=(format!("default-src 'none'; style-src \
+                    'unsafe-inline'; script-src {SCRIPT_SOURCE}; img-src data:"));
                 title { (title) }
                 link rel="icon" href="data:,";
                 style { (PreEscaped(STYLE)) }
             }
-            body { (body) }
+            body {
+                (contents)
+                (body)
+                script { (PreEscaped(POINTING)) }
+            }
         }
     }
     .into_string()
 }
 
+/// A heading that the contents name; `first` as for [`content`].
+fn heading(name: &str, first: usize, text: &str) -> Markup {
+    html! { h2 id=(format!("{name}-{first}")) { (text) } }
+}
+
+/// Links to the headings of a page, in their order.
+fn contents(body: &str) -> Markup {
+    let headings: Vec<(&str, &str)> = body
+        .split("<h2 id=\"")
+        .skip(1)
+        .filter_map(|rest| {
+            let (id, rest) = rest.split_once("\">")?;
+            Some((id, rest.split_once("</h2>")?.0))
+        })
+        .collect();
+    html! {
+        @if headings.len() > 1 {
+            nav aria-label="Contents" { ul { @for (id, text) in headings {
+                // Both are as they stand in the page, escaped.
+                li { (PreEscaped(format!("<a href=\"#{id}\">{text}</a>"))) }
+            } } }
+        }
+    }
+}
+
 /// Everything of a run below its answer. `first` is the number of its first variant on the page.
 fn content(run: &Run, extras: &Extras, first: usize) -> Markup {
     html! {
-        (overview::verdicts(run))
-        (overview::comparison(run))
+        (overview::verdicts(run, first))
+        (overview::comparison(run, first))
         @for (index, outcome) in run.variants.iter().enumerate() {
             (variant::section(run, outcome, first + index, extras))
         }
-        (appendix::requirements(run, extras.specs))
-        (appendix::doubt_list(run))
-        (appendix::reproduce(run, extras.command))
-        (appendix::trials(run))
+        (appendix::requirements(run, extras.specs, first))
+        (appendix::doubt_list(run, first))
+        (appendix::reproduce(run, extras.command, first))
+        (appendix::trials(run, first))
         (appendix::meanings(run, extras.specs))
         (appendix::environment(run))
         (appendix::plan(run))

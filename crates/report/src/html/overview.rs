@@ -4,7 +4,7 @@ use base::outcome::{Certainty, LoadMetric, Resource, Run, VariantOutcome};
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
-use super::{figures, number_cell, row_verdict, side_by_side};
+use super::{drawn, figures, heading, number_cell, overlaid, row_verdict, side_by_side};
 use crate::digest::{self, Row};
 use crate::text::{moment, unbroken};
 use crate::words::{self, Answer, lower};
@@ -108,7 +108,7 @@ fn figure(name: &str, value: &str, note: &str) -> Markup {
 }
 
 /// One table of all loads and variants: the verdict, and how it failed and after how long.
-pub(super) fn verdicts(run: &Run) -> Markup {
+pub(super) fn verdicts(run: &Run, first: usize) -> Markup {
     // Of single loads the comparison has the verdicts.
     if run.variants.len() < 2 || run.trials.is_empty() || !findings::side_by_side(run).is_empty() {
         return html! {};
@@ -118,7 +118,7 @@ pub(super) fn verdicts(run: &Run) -> Markup {
     loads.sort_by(f64::total_cmp);
     loads.dedup();
     html! {
-        h2 { "Verdicts" }
+        (heading("verdicts", first, "Verdicts"))
         div.scroll { table {
             caption { "Per load and variant: trials with this verdict / all trials; how the load failed." }
             thead { tr {
@@ -145,16 +145,17 @@ fn how(row: &Row) -> Markup {
 }
 
 /// Variants side by side, where there are several.
-pub(super) fn comparison(run: &Run) -> Markup {
+pub(super) fn comparison(run: &Run, first: usize) -> Markup {
     if run.variants.len() < 2 {
         return html! {};
     }
     html! {
-        h2 { "Comparison" }
+        (heading("comparison", first, "Comparison"))
         @match &findings::side_by_side(run)[..] {
             [] => (capacities(run)),
             rows => (found(run, rows)),
         }
+        (drawn::all(&overlaid::figures(run), &format!("overlaid-{first}")))
         (side_by_side(&findings::tables(run)))
     }
 }

@@ -4,25 +4,28 @@ use base::outcome::{Limit, Resource, Run, VariantOutcome};
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
-use super::{Extras, drawn, figures, number_cell, row_verdict, side_by_side, timeline};
+use super::{Extras, drawn, figures, heading, number_cell, row_verdict, side_by_side, timeline};
 use crate::digest::{self, Row};
 use crate::text::unbroken;
 use crate::words;
 use base::format::{Scale, UNKNOWN, capitalized, number, quantity, range};
 
+/// Figures and the limit first, tables last: whoever wants a number opens them.
 pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, extras: &Extras) -> Markup {
     let rows = digest::rows(run, &variant.name);
     let several = run.variants.len() > 1;
     html! {
         section {
-            @if several { h2 { (variant.name) } } @else { h2 { "Measurement" } }
+            (heading("variant", index, if several { &variant.name } else { "Measurement" }))
             @if rows.is_empty() {
                 p { "No trials." }
             } @else {
-                // Several variants have theirs together, above.
-                @if !several { (side_by_side(&variant.account.tables)) }
-                h3 { "Per load" }
-                (loads(run, variant, &rows, extras))
+                @let has_pictures = !variant.figures.is_empty() || !variant.account.figures.is_empty();
+                @if several && has_pictures {
+                    details { summary { "Figures of this variant" } (pictures(run, variant, index)) }
+                } @else {
+                    (pictures(run, variant, index))
+                }
                 @if words::is_one_load(run, variant) {
                     @if words::wants_a_search(run, variant) { p { "Capacity: " (words::NOT_SEARCHED) "." } }
                 } @else {
@@ -33,7 +36,6 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, extras:
                         (figures::search(run, variant, index).svg())
                     }
                 }
-                (pictures(run, variant, index))
                 (usage(run, variant, index))
                 (saturation(variant))
             }
@@ -51,6 +53,14 @@ pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, extras:
                         "The shaded part of a trial is its judged time, which the tables cover."
                     }
                     (figure.svg())
+                }
+            }
+            @if !rows.is_empty() {
+                // Several variants have the workload's tables together, above.
+                @if !several { (side_by_side(&variant.account.tables)) }
+                details open[!words::is_one_load(run, variant)] {
+                    summary { "Metrics of each load" }
+                    (loads(run, variant, &rows, extras))
                 }
             }
         }
@@ -72,20 +82,15 @@ fn pictures(run: &Run, variant: &VariantOutcome, index: usize) -> Markup {
     }
 }
 
-/// The table per load, as in the reference report with the margin and the evidence added.
+/// A column for each load, so that no metric is cut off; what is noted of a load stands below.
 fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], extras: &Extras) -> Markup {
-    let columns: Vec<_> = digest::columns(run, extras.specs)
-        .into_iter()
-        .map(|column| {
-            let values: Vec<_> = rows.iter().map(|row| row.value(&column)).collect();
-            let scale = Scale::for_values(column.unit, values.iter().copied().flatten());
-            (column, values, scale)
-        })
-        .collect();
+    let unit = &variant.capacity.unit;
     let notes = |row: &Row| {
         let why = (row.verdict != Verdict::Pass).then(|| row.how());
         why.into_iter().chain(row.evidence()).collect::<Vec<_>>().join("; ")
     };
+    let noted: Vec<_> =
+        rows.iter().map(|row| (row.load, notes(row))).filter(|(_, note)| !note.is_empty()).collect();
     html! {
         div.scroll { table {
             caption {
@@ -95,20 +100,31 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], extras: &Extras) -> 
                     " = unknown. " (capitalized(extras.presentation.columns_note))
             }
             thead { tr {
-                th.n scope="col" { (variant.capacity.unit) }
-                th scope="col" { "verdict" }
-                @for (column, _, scale) in &columns {
-                    th.n scope="col" title=(column.metric) { (column.heading) small { (scale.unit) } }
-                }
-                th scope="col" { "notes" }
+                th scope="col" { (unit) }
+                @for row in rows { th.n scope="col" { (number(row.load)) } }
             } }
-            tbody { @for (i, row) in rows.iter().enumerate() { tr {
-                th.n scope="row" { (number(row.load)) }
-                td { (row_verdict(row)) }
-                @for (_, values, scale) in &columns { (number_cell(&scale.number(values[i]))) }
-                td.wide { (unbroken(&notes(row))) }
-            } } }
+            tbody {
+                tr {
+                    th scope="row" { "verdict" }
+                    @for row in rows { td.n { (row_verdict(row)) } }
+                }
+                @for column in digest::columns(run, extras.specs) {
+                    @let values: Vec<_> = rows.iter().map(|row| row.value(&column)).collect();
+                    @let scale = Scale::for_values(column.unit, values.iter().copied().flatten());
+                    tr {
+                        th scope="row" title=(column.metric) {
+                            (column.heading) @if !scale.unit.is_empty() { " (" (scale.unit) ")" }
+                        }
+                        @for value in &values { (number_cell(&scale.number(*value))) }
+                    }
+                }
+            }
         } }
+        @if !noted.is_empty() {
+            ul.plain { @for (load, note) in &noted { li {
+                strong { (words::load(*load, unit)) ": " } (unbroken(note))
+            } } }
+        }
     }
 }
 

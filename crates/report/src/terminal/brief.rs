@@ -14,10 +14,12 @@ use crate::text::plain;
 
 pub const LINES: usize = 15;
 pub const COLUMNS: usize = 80;
+/// Where the rest of a shortened answer is.
+pub(super) const EVERYTHING: &str = "Everything: --full";
 /// Lines of the answer.
 const ANSWER_LINES: usize = 9;
 /// Most lines of the table of variants with its head; requirements and doubts leave it fewer.
-const TABLE_LINES: usize = 11;
+pub(super) const TABLE_LINES: usize = 11;
 const REQUIREMENT_LINES: usize = 3;
 
 /// The run as text: the answer in words, or a table of the variants; requirements, those that do not hold in
@@ -31,7 +33,7 @@ pub fn brief(run: &Run, extras: &Extras, style: Style, page: Option<&str>) -> St
     let after = requirements.lines().count() + rest.lines().count() + usize::from(!doubts.is_empty());
     let mut text = match run.variants.len() {
         0 | 1 => first_lines(&answer(run, &style), ANSWER_LINES),
-        _ => table(run, &style, TABLE_LINES.min(LINES - after)),
+        _ => variant_table(run, &style, TABLE_LINES.min(LINES - after)),
     };
     text += &requirements;
     let used = text.lines().count() + rest.lines().count();
@@ -44,7 +46,7 @@ pub(super) fn first_lines(text: &str, most: usize) -> String {
 }
 
 /// At most `lines` lines with one row per variant, and as many columns as fit beside each other.
-fn table(run: &Run, style: &Style, lines: usize) -> String {
+pub(super) fn variant_table(run: &Run, style: &Style, lines: usize) -> String {
     let mut text = String::new();
     if let Some(state) = crate::words::state(run) {
         text += &first_lines(&toned(style, Tone::Odd, "", &state), 2);

@@ -3,7 +3,7 @@
 use base::timeline::CallTimes;
 
 use super::Style;
-use super::brief::{COLUMNS, LINES, as_fits, first_lines};
+use super::brief::{COLUMNS, EVERYTHING, LINES, as_fits, first_lines};
 use super::paint::Tone;
 use super::summary::toned;
 use super::table::{Column, is_one_table, render};
@@ -23,7 +23,7 @@ pub fn brief_call_times(times: &CallTimes, style: Style) -> String {
     let head = toned(&style, Tone::Bold, "", &sentences::watched(times))
         + &style.wrapped("", &sentences::traced(times));
     let mut text = first_lines(&head, HEAD_LINES);
-    let rest = style.paint(Tone::Faint, "Everything: --full") + "\n";
+    let rest = style.paint(Tone::Faint, EVERYTHING) + "\n";
     let doubts: Vec<_> =
         times.doubts.iter().map(|doubt| toned(&style, Tone::Odd, "Doubt: ", &plain(doubt))).collect();
     let mut columns = call_columns(times);

@@ -17,7 +17,8 @@ use base::format::{UNKNOWN, capitalized, metric, metric_words, number, quantity,
 pub fn differences(comparison: &Comparison, style: Style) -> String {
     let mut text = String::new();
     for pair in &comparison.pairs {
-        text += &one_pair(pair, comparison.runs.len() > 1, &style);
+        let with_run = comparison.runs.len() > 1;
+        text += &(heading(pair, with_run, &style) + &numbers(pair, with_run, &style));
         text += "\n";
     }
     text += &facts("Plan", &comparison.plan, &style);
@@ -57,7 +58,8 @@ fn tone(change: Change) -> Tone {
     }
 }
 
-fn one_pair(pair: &Pair, with_run: bool, style: &Style) -> String {
+/// The result of a pair, its limits, and the settings that differ.
+pub(super) fn heading(pair: &Pair, with_run: bool, style: &Style) -> String {
     let (a, b) = (side(&pair.a, with_run), side(&pair.b, with_run));
     let mut text = style.wrapped("", &format!("{b} against {a}"));
     text = text.lines().map(|line| style.paint(Tone::Bold, line) + "\n").collect();
@@ -69,7 +71,7 @@ fn one_pair(pair: &Pair, with_run: bool, style: &Style) -> String {
     for fact in &pair.settings {
         text += &style.wrapped("Setting:  ", &setting(fact));
     }
-    text + &numbers(pair, with_run, style)
+    text
 }
 
 /// `8 streams (n = 3) against 10 streams (n = 3), -20.0 %: worse`.
@@ -179,7 +181,7 @@ fn ends(difference: &Difference) -> String {
 }
 
 /// The numbers that differ, and how many do not.
-fn numbers(pair: &Pair, with_run: bool, style: &Style) -> String {
+pub(super) fn numbers(pair: &Pair, with_run: bool, style: &Style) -> String {
     let all: Vec<(f64, &Difference)> =
         pair.loads.iter().flat_map(|at| at.metrics.iter().map(move |metric| (at.load, metric))).collect();
     let is_shown = |d: &Difference| matches!(d.change, Change::Better | Change::Worse | Change::Differs);

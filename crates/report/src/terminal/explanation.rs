@@ -29,19 +29,26 @@ pub fn explanation(
         text += &style.wrapped("", &plain(paragraph));
     }
     text += "\n";
-    for doubt in doubts::grouped(outcome.doubts.iter().map(|note| (Vec::new(), note)).collect()) {
-        let sentence = format!("{}; {}", plain(&doubt.message), plain(&doubt.advice));
-        text += &toned(&style, Tone::Odd, "Doubt: ", &sentence);
-    }
-    if !ignored_columns.is_empty() {
-        let names = plain(&ignored_columns.join(", "));
-        text += &toned(&style, Tone::Odd, "", &format!("Unused columns: {names}"));
-    }
+    text += &table_doubts(outcome, ignored_columns, &style).concat();
     style.spell(text)
 }
 
+/// The doubts about a table, and its columns that were not used.
+pub(super) fn table_doubts(outcome: &VariantOutcome, ignored: &[String], style: &Style) -> Vec<String> {
+    let grouped = doubts::grouped(outcome.doubts.iter().map(|note| (Vec::new(), note)).collect());
+    let doubts = grouped.into_iter().map(|doubt| {
+        let sentence = format!("{}; {}", plain(&doubt.message), plain(&doubt.advice));
+        toned(style, Tone::Odd, "Doubt: ", &sentence)
+    });
+    let unused = (!ignored.is_empty()).then(|| {
+        let names = plain(&ignored.join(", "));
+        toned(style, Tone::Odd, "", &format!("Unused columns: {names}"))
+    });
+    doubts.chain(unused).collect()
+}
+
 /// The capacity of a table: only a load that passed is carried, any other one is predicted.
-fn headline(outcome: &VariantOutcome, largest_load: Option<f64>, unit: &str) -> String {
+pub(super) fn headline(outcome: &VariantOutcome, largest_load: Option<f64>, unit: &str) -> String {
     let capacity = &outcome.capacity;
     let predicted = outcome.predicted.map(|predicted| match largest_load {
         Some(largest) if predicted > largest => format!(

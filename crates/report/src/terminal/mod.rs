@@ -1,6 +1,8 @@
 //! What a run says on a terminal: the answer in words, then its tables.
 
 mod brief;
+mod brief_differences;
+mod brief_explanation;
 mod calls;
 mod differences;
 mod explanation;
@@ -11,6 +13,8 @@ mod survey;
 mod table;
 
 pub use brief::brief;
+pub use brief_differences::brief_differences;
+pub use brief_explanation::{brief_explained, brief_explanation};
 pub use calls::{brief_call_times, call_times};
 pub(crate) use calls::{call_columns, softirq_columns};
 pub use differences::{differences, undecided, worse};

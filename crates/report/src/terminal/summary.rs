@@ -250,23 +250,28 @@ fn coloured(table: &str, style: &Style) -> String {
 }
 
 pub(super) fn saturation(all: &BTreeMap<Resource, Saturation>, unit: &str, style: &Style) -> String {
-    let shown = |f: &dyn Fn(&Saturation) -> String| all.values().map(f).collect::<Vec<_>>();
-    let ceiling = |s: &Saturation| quantity(s.ceiling.as_ref().map(|ceiling| ceiling.value), &plain(&s.unit));
-    let each = format!("per {}", plain(words::singular(unit)));
-    let columns = [
-        Column::words(&["resource"], all.keys().map(|resource| resource.label().to_owned()).collect()),
-        Column::numbers(&[&each], shown(&words::cost)),
-        Column::numbers(&["ceiling"], shown(&ceiling)),
-        Column::numbers(&["exhausted at"], shown(&words::saturates_at)),
-        Column::numbers(&["95 % interval"], shown(&words::saturates_within)),
-        Column::numbers(&["passes"], shown(&|s| s.n.to_string())),
-    ];
+    let columns = saturation_columns(&all.iter().collect::<Vec<_>>(), unit);
     // A ceiling's source is a sentence, too long for a column.
     let known = all.iter().filter_map(|(resource, s)| Some((resource, s.ceiling.as_ref()?)));
     let sources = known.map(|(resource, ceiling)| {
         style.wrapped(&format!("Ceiling of {}: ", resource.label()), &plain(&ceiling.source))
     });
     render(&columns, 1, style) + &sources.collect::<String>()
+}
+
+/// One row per resource.
+pub(super) fn saturation_columns(all: &[(&Resource, &Saturation)], unit: &str) -> [Column; 6] {
+    let shown = |f: &dyn Fn(&Saturation) -> String| all.iter().map(|(_, s)| f(s)).collect::<Vec<_>>();
+    let ceiling = |s: &Saturation| quantity(s.ceiling.as_ref().map(|ceiling| ceiling.value), &plain(&s.unit));
+    let each = format!("per {}", plain(words::singular(unit)));
+    [
+        Column::words(&["resource"], all.iter().map(|(resource, _)| resource.label().to_owned()).collect()),
+        Column::numbers(&[&each], shown(&words::cost)),
+        Column::numbers(&["ceiling"], shown(&ceiling)),
+        Column::numbers(&["exhausted at"], shown(&words::saturates_at)),
+        Column::numbers(&["95 % interval"], shown(&words::saturates_within)),
+        Column::numbers(&["passes"], shown(&|s| s.n.to_string())),
+    ]
 }
 
 fn requirements(run: &Run, specs: &[MetricSpec], style: &Style) -> String {

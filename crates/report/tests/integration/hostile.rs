@@ -3,7 +3,9 @@
 
 use base::outcome::Run;
 use report::html::Extras;
-use report::terminal::{Entry, Style, comparison, differences, explained, list_table, summary};
+use report::terminal::{
+    Entry, Style, brief_explained, comparison, differences, explained, list_table, summary,
+};
 use serde_json::Value;
 
 use crate::simulate;
@@ -75,6 +77,7 @@ fn control_characters_of_a_run_reach_no_output() {
         let texts = [
             ("summary", summary(&bad, &Extras::default(), style, Some("report\u{1b}.html"))),
             ("explained", explained(&bad, style)),
+            ("brief_explained", brief_explained(&bad, style)),
             ("differences", differences(&store::compare::compare(&[run, bad.clone()], &[]), style)),
             ("comparison", comparison(&[&bad, &bad], style)),
             ("list", list_table(&[entry], style)),

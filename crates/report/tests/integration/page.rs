@@ -92,7 +92,8 @@ fn hostile_names_are_text_and_nothing_else() {
         trial.series[0].name = hostile.into();
     }
     let page = page(&run, &Extras { command: Some(hostile), ..EXTRAS });
-    assert!(!page.contains("<script") && !page.contains("<img"), "a hostile name became a tag");
+    assert_eq!(page.matches("<script").count(), 1, "a hostile name became a script");
+    assert!(!page.contains("<img"), "a hostile name became a tag");
     assert!(page.contains("&lt;script&gt;"));
 }
 
@@ -100,7 +101,7 @@ fn hostile_names_are_text_and_nothing_else() {
 fn page_loads_no_resources() {
     for (name, run) in simulate::all() {
         let page = page(&run, &EXTRAS);
-        for outside in ["http://", "https://", "src=", "@import", "url(", "<script"] {
+        for outside in ["http://", "https://", "src=", "@import", "url("] {
             assert!(!page.contains(outside), "{name}: {outside}");
         }
     }

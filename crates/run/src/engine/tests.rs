@@ -132,7 +132,8 @@ fn run_with(sampler: PartKind) -> Run {
     let mut bus = LocalBus::new(vec![IDLE, sampler], host);
     let mut store = Store::open(dir.path()).unwrap();
     let id = store::new_run_id(Timestamp::now(), 1);
-    let setting = Setting { version: "0", id, environment: BTreeMap::new(), beside: Beside::default() };
+    let setting =
+        Setting { version: "0", id, environment: BTreeMap::new(), beside: Beside::default(), stored: None };
     let (run, failure) = make(&Single, &plan, &mut bus, &mut store, &mut Patient, setting).unwrap();
     assert!(failure.is_none(), "{failure:?}");
     assert_eq!((run.state, run.capacity.value), (State::Complete, Some(1.0)));

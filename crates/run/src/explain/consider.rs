@@ -2,7 +2,7 @@
 
 use base::doubt::{Doubt, DoubtNote};
 use base::format;
-use base::outcome::{Certainty, Resource, Saturation};
+use base::outcome::{ADVICE_LEAD, Certainty, Resource, Saturation};
 
 use super::Explanation;
 use super::analysis::{ASSUMED, Analysis, COMPUTED};
@@ -261,7 +261,7 @@ fn help(analysis: &Analysis, explanation: &Explanation) -> Option<String> {
         (s.cost_per_load > 0.0 && load.is_finite())
             .then(|| format!(" Twice the {} would carry about {end}{by} (computed).", amount_of(resource)))
     });
-    Some(format!("What would help: {advice}.{}", twice.unwrap_or_default()))
+    Some(format!("{ADVICE_LEAD} {advice}.{}", twice.unwrap_or_default()))
 }
 
 fn amount_of(resource: Resource) -> &'static str {

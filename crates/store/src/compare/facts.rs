@@ -38,11 +38,22 @@ pub struct RunFact {
 
 /// The facts of a run's hosts, without what was measured of them.
 pub(super) fn environment(run: &Run) -> Facts {
+    facts_of(&run.environment)
+}
+
+/// What differs between a stored environment and the facts that are known now; other facts are not compared.
+pub fn environments(stored: &BTreeMap<String, Value>, now: &BTreeMap<String, Value>) -> Vec<Fact> {
+    let stored = stored.iter().filter(|(key, _)| now.contains_key(*key));
+    let stored = stored.map(|(key, value)| (key.clone(), value.clone())).collect();
+    between(&facts_of(&stored), &facts_of(now))
+}
+
+fn facts_of(environment: &BTreeMap<String, Value>) -> Facts {
     let mut facts = Facts::new();
-    for (key, value) in &run.environment {
+    for (key, value) in environment {
         match (key.as_str(), value) {
-            // What a survey measured before this run is no circumstance of it.
-            ("survey", _) => {}
+            // What a survey measured before this run, and when it went on, is no circumstance of it.
+            ("survey" | "resumed", _) => {}
             ("hosts", Value::Object(hosts)) => {
                 hosts.iter().for_each(|(name, host)| of_host(&format!("{key}.{name}"), host, &mut facts));
             }

@@ -14,7 +14,7 @@ use base::outcome::{Resource, Run, VariantOutcome};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use facts::{Fact, RunFact};
+pub use facts::{Fact, RunFact, environments};
 
 pub const CONFIDENCE: f64 = 0.95;
 /// Why two samples of fewer than three repetitions are not called equal.

@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn read_rejects_wrong_settings_and_names_the_key() {
         for (settings, part) in [
-            (json!({"bitrat": "25Mbit/s"}), "bitrat: unknown key; expected one of url, bitrate"),
+            (json!({"bitrat": "25Mbit/s"}), "bitrat: unknown key; did you mean 'bitrate'?"),
             (json!({"bitrate": "25"}), "the unit is missing"),
             (json!({"bitrate": "-25Mbit/s"}), "must not be negative"),
             (json!({"content": {"codec": "hevc"}}), "content.codec: HEVC can be played but not made"),

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn read_rejects_wrong_settings_and_names_the_key() {
         for (settings, part) in [
-            (json!({"flow": 2}), "flow: unknown key; expected one of host, peer"),
+            (json!({"flow": 2}), "flow: unknown key; did you mean 'flows'?"),
             (json!({"flows": 0}), "flows: 0 is not within"),
             (json!({"protocol": "sctp"}), "unknown variant `sctp`"),
             (json!({"protocol": "udp", "size": "64KiB"}), "size: 64KiB is not within 16B to 65507B"),

@@ -2,10 +2,11 @@
 
 mod values;
 
+use base::near::{did_you_mean, nearest};
+
 use super::{Attribute, Command, FlowopCall, ThreadBlock, Value, What};
 use crate::error::Problem;
 use crate::lexer::{Lexer, Token};
-use crate::near::{did_you_mean, nearest};
 
 /// `foreach` within `foreach`, or random variables within their attributes.
 const NESTING_MAX: u32 = 8;

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use base::near;
 use base::plan::PlanError;
 use base::units::{BitRate, ByteSize, Span};
 use serde_json::{Map, Value, json};
@@ -47,8 +48,8 @@ fn known_keys<S: Settings>(schema: &Value, settings: &Value, table: &str) -> Res
         let Some((name, declared)) = found.or_else(|| known.iter().find(|(_, one)| is_alias(one, key)))
         else {
             let advice = S::advice(key).map(|advice| format!("; {advice}")).unwrap_or_default();
-            let known = known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            return Err(PlanError::of_key(&path, format!("unknown key; expected one of {known}{advice}")));
+            let known: Vec<&str> = known.keys().map(String::as_str).collect();
+            return Err(PlanError::of_key(&path, unknown::<S>(key, &known) + &advice));
         };
         let value = known_keys::<S>(declared, value, &format!("{path}."))?;
         if read.insert(name.clone(), value).is_some() {
@@ -56,6 +57,16 @@ fn known_keys<S: Settings>(schema: &Value, settings: &Value, table: &str) -> Res
         }
     }
     Ok(Value::Object(read))
+}
+
+/// What is wrong with a key that a table does not have.
+fn unknown<S: Settings>(key: &str, known: &[&str]) -> String {
+    let is_there = |declared: &&Declaration| declared.key.rsplit('.').next() == Some(key);
+    match declarations::<S>().iter().find(is_there) {
+        // It is in another table.
+        Some(declared) => format!("unknown key; did you mean '{}'?", declared.key),
+        None => near::unknown_key(key, known, "'kagiri plan schema WORKLOAD --markdown' lists all keys"),
+    }
 }
 
 /// Checks a setting that is given against the range that its schema declares.

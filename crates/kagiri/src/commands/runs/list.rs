@@ -1,15 +1,18 @@
 //! `kagiri runs list`.
 
+use base::format::plural;
 use base::outcome::State;
 use report::terminal::{Entry, list_table, result_cell};
 use report::text::{clipped, plain};
 use store::{Filter, RunSummary, Store, StoreError};
 
 use crate::exit::{Code, Outcome};
-use crate::{dirs, output};
+use crate::{dirs, output, resume};
 
 const LIST_WIDTH_MAX: usize = 100;
 const NAME_WIDTH_LEAST: usize = 8;
+/// Runs of a list, which has at most 15 lines with its head and its notes.
+const ROWS_MAX: usize = 10;
 
 /// A run without a result, as after a mistyped host name.
 fn is_void(summary: &RunSummary) -> bool {
@@ -32,16 +35,28 @@ pub fn list(all: bool, json: bool) -> Outcome {
             data.display()
         ))?;
     } else {
-        let shown = summaries.iter().filter(|summary| all || !is_void(summary));
-        let mut entries: Vec<Entry> = shown.map(entry).collect();
+        let void = summaries.iter().filter(|summary| !all && is_void(summary)).count();
+        let mut shown: Vec<&RunSummary> =
+            summaries.iter().filter(|summary| all || !is_void(summary)).collect();
+        let older = if all { 0 } else { shown.len().saturating_sub(ROWS_MAX) };
+        shown.truncate(shown.len() - older);
+        let mut entries: Vec<Entry> = shown.into_iter().map(entry).collect();
         let style = output::style();
         fit(&mut entries, style.width.min(LIST_WIDTH_MAX));
         if !entries.is_empty() {
             output::print(&list_table(&entries, style))?;
         }
-        if let left @ 1.. = summaries.len() - entries.len() {
+        if older > 0 {
+            let runs = plural(older as u64, "older run");
+            output::print(&format!("({runs}: 'kagiri runs list --all')\n"))?;
+        }
+        if let left @ 1.. = void {
             let runs = if left == 1 { "1 run that".to_owned() } else { format!("{left} runs that") };
             output::print(&format!("({runs} failed before a trial was made: 'kagiri runs list --all')\n"))?;
+        }
+        if let broken @ 1.. = summaries.iter().filter(|run| resume::is_broken_off(run)).count() {
+            let runs = plural(broken as u64, "run");
+            output::print(&format!("({runs} broke off: 'kagiri run --resume RUN' goes on with one)\n"))?;
         }
     }
     Ok(Code::Measured)

@@ -7,7 +7,7 @@ use kagiri_tests::{Live, UpLab, World, beside_others, need_programs, need_root, 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::qos::{ONE, field, on};
+use super::commands::{ONE, field, on};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LAB: &str = "[host.robots]\n[host.base]\n[switch.s]\n[[link]]\nbetween = ['robots', 's']\n\

@@ -3,11 +3,10 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use kagiri_tests::{World, beside_others, need_root, unique_name, workspace};
+use kagiri_tests::{World, beside_others, metric, need_root, unique_name, workspace};
 use serde_json::Value;
 
-use super::daq::metric;
-use super::qos::ONE;
+use super::commands::ONE;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Robots and the background, which takes 80 % of a link, on one host.

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::qos::{ONE, field, on};
+use super::commands::{ONE, field, on};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LAB: &str = "[host.robots]\n[host.base]\n[switch.s]\n[[link]]\nbetween = ['robots', 's']\n\

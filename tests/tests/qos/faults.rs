@@ -8,7 +8,7 @@ use kagiri_tests::{Live, Namespaces, World, beside_others, need_root, wait_until
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::qos::ONE;
+use super::commands::ONE;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLICY: &str = "[bottleneck]\ninterface = 'eth0'\ncapacity = '200Mbit/s'\n[[class]]\nname = 'bulk'\n\

@@ -10,7 +10,7 @@ use kagiri_tests::{Live, Namespaces, World, beside_others, free_port, need_progr
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::qos::ONE;
+use super::commands::ONE;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SERVER: &str = include_str!("../../fixtures/qos/server.py");
