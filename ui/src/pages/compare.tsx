@@ -40,11 +40,13 @@ function Compared({ comparison }: { comparison: Comparison }) {
   const t = useWords();
   const [isShort, setIsShort] = useState(false);
   const isDifferent = (row: ComparedRow) => row.verdict !== 'equal' && row.verdict !== 'unknown';
-  const rows = comparison.rows.filter((row) => row.load === null || !isShort || isDifferent(row));
+  const rows = comparison.rows
+    .filter((row) => row !== null)
+    .filter((row) => row.load === null || !isShort || isDifferent(row));
   const isUnknown = comparison.verdict === 'unknown';
   return (
     <>
-      <p class="answer">{comparison.words}</p>
+      <Words text={comparison.words} />
       <ol class="compared">
         {comparison.ids.map((id, at) => (
           <li key={id} class={`interval-${(at % 6) + 1}`}>
@@ -72,6 +74,17 @@ function Compared({ comparison }: { comparison: Comparison }) {
       </label>
       {rows.length === 0 ? <p>{t.compare.nothingDiffers}</p> : <Rows rows={rows} />}
       <p class="soft">{t.compare.intervalHelp}</p>
+    </>
+  );
+}
+
+/** The verdict; its first line says the most. */
+function Words({ text }: { text: string }) {
+  const [first = '', ...rest] = text.trim().split('\n');
+  return (
+    <>
+      <p class="answer">{first}</p>
+      {rest.length > 0 && <p class="answer-rest">{rest.join('\n')}</p>}
     </>
   );
 }
@@ -108,7 +121,7 @@ function Rows({ rows }: { rows: ComparedRow[] }) {
 function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
   const t = useWords();
   const spans = row.values.map((value) => value && { value: value.value, interval: value.interval });
-  const changes = [row, ...(row.others ?? [])];
+  const changes = row.others.length > 0 ? row.others : [row];
   const place = [
     hasVariants && row.variant,
     row.load !== null && `${t.live.load} ${number(row.load)}`,
@@ -137,7 +150,7 @@ function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
         {changes.map((change, at) => (
           <div key={at}>
             {percentChange(change.change_percent)}
-            {change.change_interval && <small> {intervalWords(change.change_interval, '%')}</small>}
+            {change.change_interval && <small> {intervalWords(change.change_interval, row.unit)}</small>}
           </div>
         ))}
       </td>

@@ -19,7 +19,7 @@ export function Hosts() {
       <section>
         <h2>{t.hosts.addTitle}</h2>
         <p>{t.hosts.addText}</p>
-        <pre class="code">{commandsOf(server.data?.host ?? 'HOST')}</pre>
+        <pre class="code">{commandsOf(server.data)}</pre>
       </section>
       <section>
         <h2>{t.home.machine}</h2>
@@ -32,11 +32,13 @@ export function Hosts() {
   );
 }
 
-function commandsOf(host: string): string {
-  return [
-    'kagiri serve --fleet tls/0.0.0.0:7447 --credentials fleet/bundles/coordinator',
-    `kagiri agent --join tls/${host}:7447 --credentials /etc/kagiri`,
-  ].join('\n');
+function commandsOf(server: Server | null): string {
+  const serve = 'kagiri serve --fleet tls/0.0.0.0:7447 --credentials fleet/bundles/coordinator';
+  const agent = `kagiri agent --join tls/${server?.host ?? 'HOST'}:7447 --credentials /etc/kagiri`;
+  return server?.has_fleet
+    ? agent
+    : `${serve}
+${agent}`;
 }
 
 function HostTable({ hosts }: { hosts: Host[] }) {

@@ -12,6 +12,7 @@ import { address, patch, remove } from '../server/api.ts';
 import { useAction, useResource } from '../server/resource.ts';
 import type { RunList, RunRow } from '../server/types.ts';
 import { RunAgain } from './live/outcome.tsx';
+import { LimitOf } from './runs.tsx';
 
 export function RunPage(props: { run: string }) {
   const t = useWords();
@@ -43,7 +44,10 @@ function Stored({ row, path }: { row: RunRow; path: string }) {
         <a href="/runs">{t.run.back}</a>
       </p>
       <h1>{row.name}</h1>
-      <p class="lead">{row.answer}</p>
+      <p class="lead">
+        {row.answer}
+        <LimitOf run={row} />
+      </p>
       <p class="soft">
         {row.workload} · {t.run.trials(row.trials)} · {moment(row.began)} · <code>{row.id}</code>
       </p>
@@ -97,7 +101,7 @@ export function tagsOf(text: string): string[] {
 function Notes({ row, path }: { row: RunRow; path: string }) {
   const t = useWords();
   const [tags, setTags] = useState(row.tags.join(', '));
-  const [note, setNote] = useState(row.note ?? '');
+  const [note, setNote] = useState(row.note);
   const [isSaved, setIsSaved] = useState(false);
   const save = useAction(async () => {
     await patch(path, { tags: tagsOf(tags), note });

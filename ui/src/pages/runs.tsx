@@ -3,7 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 
 import { useWords } from '../i18n/index.ts';
-import { moment } from '../lib/format.ts';
+import { moment, UNKNOWN } from '../lib/format.ts';
 import { navigate } from '../lib/router.ts';
 import { SelectField, TextField } from '../parts/field.tsx';
 import { JobProgress, JobState } from '../parts/progress.tsx';
@@ -189,6 +189,7 @@ function Row(props: { run: RunRow; isSelected: boolean; toggle: (id: string) => 
       </td>
       <td class="run-answer">
         {run.state === 'interrupted' && <Badge tone="odd">{t.run.interrupted}</Badge>} {run.answer}
+        <LimitOf run={run} />
         {run.note && <small>{run.note}</small>}
       </td>
       <td class="run-tags">
@@ -201,6 +202,13 @@ function Row(props: { run: RunRow; isSelected: boolean; toggle: (id: string) => 
       <td class="run-began">{moment(run.began)}</td>
     </tr>
   );
+}
+
+/** What limits it, if a limit was found. */
+export function LimitOf({ run }: { run: RunRow }) {
+  const t = useWords();
+  if (!run.limit || run.limit === UNKNOWN) return null;
+  return <span class="soft"> · {t.runs.limit(run.limit)}</span>;
 }
 
 function Selection(props: { selected: ReadonlySet<string>; clear: () => void }) {

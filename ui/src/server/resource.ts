@@ -21,6 +21,7 @@ export function useResource<T>(path: string | null, everyMs = 0): Resource<T> {
   const [isLoading, setIsLoading] = useState(path !== null);
   const [round, setRound] = useState(0);
   const shownPath = useRef(path);
+  const isUnderWay = useRef(false);
 
   useEffect(() => {
     if (path === null) return;
@@ -30,6 +31,7 @@ export function useResource<T>(path: string | null, everyMs = 0): Resource<T> {
     }
     const abort = new AbortController();
     setIsLoading(true);
+    isUnderWay.current = true;
     get<T>(path, abort.signal)
       .then((answer) => {
         setData(answer);
@@ -39,7 +41,9 @@ export function useResource<T>(path: string | null, everyMs = 0): Resource<T> {
         if (!abort.signal.aborted) setError(toApiError(failure));
       })
       .finally(() => {
-        if (!abort.signal.aborted) setIsLoading(false);
+        if (abort.signal.aborted) return;
+        isUnderWay.current = false;
+        setIsLoading(false);
       });
     return () => abort.abort();
   }, [path, round]);
@@ -47,7 +51,8 @@ export function useResource<T>(path: string | null, everyMs = 0): Resource<T> {
   useEffect(() => {
     if (everyMs === 0 || path === null) return;
     const timer = setInterval(() => {
-      if (!document.hidden) setRound((value) => value + 1);
+      // An answer may take longer than the interval.
+      if (!document.hidden && !isUnderWay.current) setRound((value) => value + 1);
     }, everyMs);
     return () => clearInterval(timer);
   }, [path, everyMs]);

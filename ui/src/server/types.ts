@@ -9,12 +9,14 @@ export interface Server {
   is_root: boolean;
   data_dir: string;
   started: string;
+  has_fleet: boolean;
   store_problem: string | null;
 }
 
 export interface Metric {
   name: string;
   unit: string;
+  better: 'higher' | 'lower' | 'neither';
   help: string;
 }
 
@@ -26,12 +28,13 @@ export interface Role {
 
 export interface Workload {
   name: string;
-  summary: string;
-  load_unit: string;
+  summary: string | null;
+  load_unit: string | null;
   schema: JsonObject;
   metrics: Metric[];
+  /** Names that a condition of the result can begin with. */
   objectives: string[];
-  roles?: Role[];
+  roles: Role[];
 }
 
 export type Json = null | boolean | number | string | Json[] | JsonObject;
@@ -61,7 +64,7 @@ export interface PlanCheck {
   plan: JsonObject | null;
   cost_s: number | null;
   cost_words: string | null;
-  needs_root: boolean;
+  needs_root: boolean | null;
 }
 
 export type JobState = 'queued' | 'running' | 'stopping' | 'ended' | 'failed' | 'interrupted';
@@ -97,10 +100,11 @@ export interface RunRow {
   workload: string;
   began: string;
   state: string;
-  answer: string | null;
+  answer: string;
+  limit: string;
   trials: number;
   tags: string[];
-  note: string | null;
+  note: string;
 }
 
 export interface RunList {
@@ -119,6 +123,7 @@ export interface ComparedValue {
 
 export interface ComparedChange {
   change_percent: number | null;
+  /** Of the difference, in the unit of the row. */
   change_interval: Interval | null;
   verdict: Verdict;
 }
@@ -133,8 +138,8 @@ export interface ComparedRow extends ComparedChange {
   /** In the order of the ids; `null` where a run does not have it. */
   values: (ComparedValue | null)[];
   reason: string | null;
-  /** Of the third and later runs, against the first. */
-  others?: ComparedChange[];
+  /** Of the second and later runs, against the first. */
+  others: ComparedChange[];
 }
 
 export interface Comparison {
@@ -143,7 +148,7 @@ export interface Comparison {
   notes: string[];
   ids: string[];
   names: string[];
-  rows: ComparedRow[];
+  rows: (ComparedRow | null)[];
 }
 
 export interface Host {

@@ -46,11 +46,10 @@ export const en = {
     title: 'Log in',
     lead: "This console belongs to the person who started 'kagiri serve'.",
     help: "In the terminal where it runs, 'kagiri serve' has printed an address that ends with #token=… Open that address, or paste it here.",
-    again: "If the terminal is gone, start 'kagiri serve' again. It prints a new address.",
+    again: "If the terminal is gone, start 'kagiri serve' again. It prints the address again.",
     field: 'Address or token',
     button: 'Log in',
-    wrong:
-      'The server does not accept this token. Each start of the server makes a new one: use the newest address.',
+    wrong: "The server does not accept this token. Use the address that 'kagiri serve' printed last.",
     empty: 'Paste the address that the terminal shows.',
     checking: 'Logging in…',
   },

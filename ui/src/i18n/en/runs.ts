@@ -93,6 +93,7 @@ export const runs = {
     clearSelection: 'Clear',
     more: 'Show older runs',
     queue: 'Under way and waiting',
+    limit: (resource: string) => `limit: ${resource}`,
   },
   run: {
     report: 'Report',

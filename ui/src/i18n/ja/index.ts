@@ -46,11 +46,10 @@ export const ja: Dictionary = {
     title: 'ログイン',
     lead: 'このコンソールを使えるのは、kagiri serve を起動した人です。',
     help: 'kagiri serve を起動した端末に、#token=… で終わる URL が表示されています。その URL を開くか、下の欄に貼り付けてください。',
-    again: '端末を閉じてしまった場合は、kagiri serve をもう一度起動すると新しい URL が表示されます。',
+    again: '端末を閉じてしまった場合は、kagiri serve をもう一度起動すると URL が表示されます。',
     field: 'URL またはトークン',
     button: 'ログイン',
-    wrong:
-      'このトークンは使えません。トークンはサーバーを起動するたびに変わるので、最新の URL を使ってください。',
+    wrong: 'このトークンは使えません。kagiri serve が最後に表示した URL を使ってください。',
     empty: '端末に表示された URL を貼り付けてください。',
     checking: 'ログイン中…',
   },

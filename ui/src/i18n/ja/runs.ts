@@ -93,6 +93,7 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
     clearSelection: '選択を解除',
     more: '以前の測定を表示',
     queue: '測定中と待機中',
+    limit: (resource) => `限界: ${resource}`,
   },
   run: {
     report: 'レポート',

@@ -104,7 +104,7 @@ function UnderWay(props: { job: Job; model: LiveModel; connection: StreamState }
   return (
     <section class="live-now">
       <JobProgress job={job} />
-      {job.state === 'queued' && <p class="soft">{t.live.queuedHelp}</p>}
+      {job.state === 'queued' && <p class="soft">{job.message ?? t.live.queuedHelp}</p>}
       <dl class="facts">
         {facts.map(([name, value]) => (
           <div key={name}>

@@ -34,7 +34,7 @@ export function Head(props: Props & { workloads: Workload[]; setWorkload: (name:
           value={chosen}
           options={workloads.map((one) => ({ value: one.name, text: one.name }))}
           onValue={props.setWorkload}
-          help={workloads.find((one) => one.name === chosen)?.summary}
+          help={workloads.find((one) => one.name === chosen)?.summary ?? undefined}
           errors={errorsOf('workload')}
         />
         <TextField
@@ -117,7 +117,8 @@ export function Requirements(props: Props & { workload: Workload }) {
   const id = useId();
   const { plan, setPlan, errorsOf, workload } = props;
   const required = Array.isArray(plan.require) ? plan.require.map(textOf) : [];
-  const examples = [...workload.objectives, ...workload.metrics.map((metric) => `${metric.name}<=`)];
+  const lower = new Set(workload.metrics.filter((one) => one.better === 'lower').map((one) => one.name));
+  const examples = workload.objectives.map((name) => `${name}${lower.has(name) ? '<=' : '>='}`);
   return (
     <Fold class="group" title={t.newRun.objectives} mustShow={required.length > 0}>
       <datalist id={id}>
@@ -136,7 +137,7 @@ export function Requirements(props: Props & { workload: Workload }) {
                 list={id}
                 spellcheck={false}
                 value={text}
-                placeholder={workload.objectives[0] ?? ''}
+                placeholder="capacity>=4"
                 onInput={(event) => {
                   const typed = event.currentTarget.value;
                   setPlan(withValue(plan, ['require', at], typed === '' ? undefined : typed));

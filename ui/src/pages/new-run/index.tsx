@@ -124,7 +124,7 @@ function Form({ draft, workloads, workload, errors }: FormProps) {
         fields={fields}
         edit={{ table: object(plan[name]), setTable, errorsOf: (key) => errorsOf(`${name}.${key}`) }}
       />
-      {workload && <Place plan={plan} setPlan={setPlan} roles={workload.roles ?? []} errorsOf={errorsOf} />}
+      {workload && <Place plan={plan} setPlan={setPlan} roles={workload.roles} errorsOf={errorsOf} />}
       {workload && <Requirements plan={plan} setPlan={setPlan} workload={workload} errorsOf={errorsOf} />}
       <Variants plan={plan} setPlan={setPlan} fields={fields} />
     </>
