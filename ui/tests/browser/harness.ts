@@ -88,6 +88,8 @@ export async function openPage(
   options = {},
 ): Promise<{ page: Page; problems: string[] }> {
   const context = await browser.newContext({ locale: 'en-GB', ...options });
+  // The compiler of these tests marks functions with their names, also those that run in the page.
+  await context.addInitScript('globalThis.__name = (value) => value');
   const page = await context.newPage();
   const problems: string[] = [];
   page.on('pageerror', (error) => problems.push(error.message));
