@@ -24,14 +24,9 @@ export const en = {
   },
   common: {
     loading: 'Loading…',
-    more: 'More',
     retry: 'Try again',
-    cancel: 'Cancel',
-    close: 'Close',
     save: 'Save',
     remove: 'Remove',
-    add: 'Add',
-    none: 'none',
     unknown: 'not known',
     serverGone: 'The server does not answer.',
     serverGoneHelp:
@@ -40,7 +35,6 @@ export const en = {
     notFound: 'There is no such page.',
     notFoundHelp: 'Choose a page above, or go to the start.',
     rootNeeded: "This needs root. End 'kagiri serve' and start it again with sudo.",
-    of: (a: string, b: string) => `${a} of ${b}`,
   },
   login: {
     title: 'Log in',
@@ -108,8 +102,6 @@ export const en = {
     left: (words: string) => `${words} left at most`,
     leftUnknown: 'time left not known',
     elapsed: (words: string) => `${words} so far`,
-    watch: 'Watch',
-    result: 'Result',
   },
   live: {
     stop: 'Stop and keep what was measured',
@@ -136,7 +128,6 @@ export const en = {
     noTrials: 'No trial has ended yet.',
     verdict: 'Verdict',
     verdicts: { pass: 'pass', fail: 'fail', invalid: 'invalid' } as Record<string, string>,
-    repetition: 'Repetition',
     why: 'Result, or why not',
     charts: 'Measured now',
     noSamples: 'The charts begin with the first sample.',

@@ -5,7 +5,6 @@ import { count } from './count.ts';
 export const runs = {
   newRun: {
     title: 'New run',
-    begin: 'Start from',
     readyPlan: 'A ready plan',
     nothing: 'Nothing',
     importFile: 'A file',
@@ -31,12 +30,8 @@ export const runs = {
     rangeBetween: (min: string, max: string) => `${min} to ${max}`,
     rangeMin: (min: string) => `${min} or more`,
     rangeMax: (max: string) => `at most ${max}`,
-    unless: (words: string) => `unless given: ${words}`,
     requires: (key: string) => `only with ${key}`,
     notSet: 'not set',
-    on: 'on',
-    off: 'off',
-    yesByDefault: 'on unless turned off',
     hosts: 'Hosts',
     hostsHelp:
       'Which hosts take part. Without a name, this machine does it. Several names: pc-1, pc-2 or pc-[1-20].',
@@ -71,7 +66,6 @@ export const runs = {
     line: (n: number) => `line ${n}`,
     unreadable: 'The file cannot be read as text. Choose a plan that ends with .toml.',
     tooLarge: 'A plan has at most 1 MiB. Choose another file.',
-    changedWorkload: 'Settings of the workload before were left out.',
   },
   runs: {
     title: 'Runs',

@@ -125,7 +125,6 @@ export const tools = {
     absent: 'not on this machine',
     change: 'Change',
     changes: 'Changes to apply',
-    newValue: (name: string) => `New value of ${name}`,
     forTime: 'Undo after',
     apply: 'Apply for this time',
     applyHelp: 'The old values come back when the time ends, even if this page or the server is gone.',
@@ -166,6 +165,5 @@ export const tools = {
       undecided: 'Not decided: too few trials were usable.',
     } as Record<string, string>,
     winner: (words: string) => `The setting: ${words}`,
-    takeOver: 'Try it on this machine',
   },
 };

@@ -36,7 +36,7 @@ export const tools: Pick<Dictionary, 'hosts' | 'qos' | 'tune'> = {
     },
   },
   qos: {
-    title: 'QoS(サービス品質)',
+    title: 'QoS（サービス品質）',
     lead: '同じ回線をほかの通信と共有していても、動作中のプログラムの急ぎのメッセージを時間内に届けます。',
     inForce: '適用中',
     notInForce: '適用中のポリシーはありません。',
@@ -90,7 +90,7 @@ export const tools: Pick<Dictionary, 'hosts' | 'qos' | 'tune'> = {
     checking: '判定中…',
     allocate: (usable, name) => `${name} のうち ${usable} を割り当てられます。`,
     problems: '問題',
-    showSockets: (n) => `レートを設定したソケット(${n})`,
+    showSockets: (n) => `レートを設定したソケット（${n}）`,
   },
   tune: {
     title: '調整',
@@ -99,7 +99,7 @@ export const tools: Pick<Dictionary, 'hosts' | 'qos' | 'tune'> = {
     adviceHelp: 'プログラムの動作中に、このマシンのソケットとカウンターを観察します。何も変更しません。',
     watch: (s) => `${s} 秒間観察する`,
     watching: '観察中…',
-    watched: (s, tcp, udp) => `${s} 観察しました(TCP ソケット ${tcp}、UDP ソケット ${udp})。`,
+    watched: (s, tcp, udp) => `${s} 観察しました（TCP ソケット ${tcp}、UDP ソケット ${udp}）。`,
     findings: {
       limit: '限界',
       delay: '遅延',
@@ -126,7 +126,6 @@ export const tools: Pick<Dictionary, 'hosts' | 'qos' | 'tune'> = {
     absent: 'このマシンにはありません',
     change: '変更',
     changes: '適用する変更',
-    newValue: (name) => `${name} の新しい値`,
     forTime: '元に戻すまでの時間',
     apply: 'この時間だけ適用',
     applyHelp: '時間が来ると元の値に戻ります。この画面やサーバーが終了していても戻ります。',
@@ -148,7 +147,7 @@ export const tools: Pick<Dictionary, 'hosts' | 'qos' | 'tune'> = {
     autoPlan: '判定に使うプラン',
     autoSettings: '試す設定',
     autoSettingsHelp:
-      '1 行に 1 つ書きます(例: tcp_notsent_lowat=131072)。空欄の場合、バッファーが限界ならその大きさを試します。',
+      '1 行に 1 つ書きます（例: tcp_notsent_lowat=131072）。空欄の場合、バッファーが限界ならその大きさを試します。',
     autoGoal: '判定する項目',
     autoGoalHelp: '空欄の場合は、この種類の測定で改善できる最初の項目を使います。',
     autoStart: '試行を始める',
@@ -168,6 +167,5 @@ export const tools: Pick<Dictionary, 'hosts' | 'qos' | 'tune'> = {
       undecided: '有効な試行が少なく、判定できません。',
     },
     winner: (words) => `効果のある設定: ${words}`,
-    takeOver: 'このマシンで試す',
   },
 };
