@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 KAGIRI := target/release/kagiri
 
-.PHONY: help survey test quick build package check deps deny fuzz bench console
+.PHONY: help survey test quick build package check deps deny fuzz bench
 
 help:
 	@echo "make survey   install what is missing, build, measure this machine, name the report"
@@ -14,7 +14,6 @@ help:
 	@echo "             OHA=FILE, WRK=FILE: the peers of exchange, if they are not in the PATH"
 	@echo "             NEPER=FILE: with neper's tcp_rr beside daq; FILEBENCH=FILE: filebench beside files"
 	@echo "make package  release build as a Python wheel, a Debian package and an OCI image, in target/package"
-	@echo "make console  build the pages of the web console, which the next build embeds (needs npm)"
 	@echo "make deny     check licences, sources and advisories of dependencies (needs cargo-deny)"
 	@echo "make fuzz     fuzz every parser of foreign input for a minute each (needs cargo-fuzz)"
 
@@ -52,10 +51,6 @@ bench: build
 	cargo run --release --package kagiri-bench -- daq $(if $(NEPER),--neper $(NEPER))
 	cargo run --release --package kagiri-bench -- exchange $(if $(OHA),--oha $(OHA)) $(if $(WRK),--wrk $(WRK))
 	$(if $(FILEBENCH),cargo run --release --package kagiri-bench -- files --filebench $(FILEBENCH))
-
-console:
-	@./scripts/need npm
-	cd ui && npm ci --no-audit --no-fund && npm run build
 
 deny:
 	@./scripts/deny
