@@ -46,7 +46,7 @@ function Compared({ comparison }: { comparison: Comparison }) {
   const isUnknown = comparison.verdict === 'unknown';
   return (
     <>
-      <Words text={comparison.words} />
+      <Words comparison={comparison} />
       <ol class="compared">
         {comparison.ids.map((id, at) => (
           <li key={id} class={`interval-${(at % 6) + 1}`}>
@@ -78,13 +78,30 @@ function Compared({ comparison }: { comparison: Comparison }) {
   );
 }
 
-/** The verdict; its first line says the most. */
-function Words({ text }: { text: string }) {
-  const [first = '', ...rest] = text.trim().split('\n');
+/** What the results of one later run amount to, against the first run. Pure, so that it can be tested. */
+export function verdictOf(rows: readonly (ComparedRow | null)[], later: number): Verdict {
+  const results = rows.filter((row) => row !== null).filter((row) => row.load === null);
+  const verdicts = results.map((row) => (row.others[later] ?? row).verdict);
+  const has = (verdict: Verdict) => verdicts.includes(verdict);
+  if (has('better') && has('worse')) return 'mixed';
+  if (has('better')) return 'better';
+  if (has('worse')) return 'worse';
+  if (has('differs')) return 'differs';
+  return verdicts.length > 0 && verdicts.every((verdict) => verdict === 'equal') ? 'equal' : 'unknown';
+}
+
+/** The verdict on each later run in one sentence, then what the server says of it. */
+function Words({ comparison }: { comparison: Comparison }) {
+  const t = useWords();
+  const { names, ids, rows, words } = comparison;
   return (
     <>
-      <p class="answer">{first}</p>
-      {rest.length > 0 && <p class="answer-rest">{rest.join('\n')}</p>}
+      {ids.slice(1).map((id, later) => (
+        <p class="answer" key={id}>
+          {t.compare.says[verdictOf(rows, later)](names[later + 1] ?? id, names[0] ?? '')}
+        </p>
+      ))}
+      <p class="answer-rest">{words.trim()}</p>
     </>
   );
 }
@@ -101,7 +118,7 @@ function Rows({ rows }: { rows: ComparedRow[] }) {
             <th scope="col" class="number">
               {t.compare.value}
             </th>
-            <th scope="col">{t.compare.interval}</th>
+            <th scope="col">{t.compare.range}</th>
             <th scope="col" class="number">
               {t.compare.change}
             </th>
@@ -140,7 +157,7 @@ function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
           </div>
         ))}
       </td>
-      <td data-label={t.compare.interval}>
+      <td data-label={t.compare.range}>
         <Intervals
           spans={spans}
           label={spans.map((span) => intervalWords(span?.interval ?? null, row.unit)).join('; ')}
@@ -150,7 +167,9 @@ function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
         {changes.map((change, at) => (
           <div key={at}>
             {percentChange(change.change_percent)}
-            {change.change_interval && <small> {intervalWords(change.change_interval, row.unit)}</small>}
+            {change.change_interval && (
+              <small>{t.compare.difference(intervalWords(change.change_interval, row.unit))}</small>
+            )}
           </div>
         ))}
       </td>

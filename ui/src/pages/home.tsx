@@ -137,7 +137,7 @@ function Machine({ server }: { server: Server }) {
     server.host,
     server.cores !== null && t.home.cores(server.cores),
     server.memory_bytes !== null && t.home.memory(quantity(server.memory_bytes, 'B')),
-    server.kernel,
+    server.kernel && `Linux ${server.kernel}`,
     `kagiri ${server.version}`,
     server.is_root ? t.home.isRoot : t.home.notRoot,
   ];

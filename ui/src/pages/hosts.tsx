@@ -102,7 +102,7 @@ function Facts({ server }: { server: Server }) {
   const names = t.hosts.facts;
   const facts: [string, string][] = [
     ['kagiri', server.version],
-    [names.kernel, server.kernel ?? t.common.unknown],
+    [names.kernel, server.kernel ? `Linux ${server.kernel}` : t.common.unknown],
     [names.memory, quantity(server.memory_bytes, 'B')],
     [names.root, server.is_root ? names.yes : names.no],
     [names.data, server.data_dir],

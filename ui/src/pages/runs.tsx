@@ -207,7 +207,7 @@ function Row(props: { run: RunRow; isSelected: boolean; toggle: (id: string) => 
 /** What limits it, if a limit was found. */
 export function LimitOf({ run }: { run: RunRow }) {
   const t = useWords();
-  if (!run.limit || run.limit === UNKNOWN) return null;
+  if (!run.limit || [UNKNOWN, 'unknown', 'none'].includes(run.limit)) return null;
   return <span class="soft"> · {t.runs.limit(run.limit)}</span>;
 }
 

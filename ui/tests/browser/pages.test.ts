@@ -136,6 +136,7 @@ interface Size {
 
 async function sizeOf(page: Page): Promise<Size> {
   const session = await page.context().newCDPSession(page);
+  await session.send('Performance.enable');
   await session.send('HeapProfiler.collectGarbage');
   const { metrics } = await session.send('Performance.getMetrics');
   const value = (name: string) => metrics.find((metric) => metric.name === name)?.value ?? Number.NaN;
@@ -146,8 +147,6 @@ test('a page that is open for an hour does not grow', async () => {
   const plan = 'workload = "transfer"\nname = "hour"\n[transfer]\ntime = "100ms"\n';
   const job = await server.call<{ id: string }>('POST', '/jobs', { toml: plan, name: null, tags: [] });
   const { page, problems } = await openPage(browser, server.address);
-  const session = await page.context().newCDPSession(page);
-  await session.send('Performance.enable');
   await fakeEvents(page);
   await page.goto(`${server.origin}/live/${job.id}`);
   await page.waitForFunction(() => 'fake' in window);

@@ -130,7 +130,7 @@ test('tags and a note are kept, and the report cannot reach the console', async 
   await page.locator('table.runs a').first().click();
   assert.equal(await page.locator('iframe.report').getAttribute('sandbox'), 'allow-scripts');
   await page.getByRole('tab', { name: 'Tags and note' }).click();
-  await page.getByLabel('Tags').fill('nightly, desk, nightly');
+  await page.getByRole('textbox', { name: 'Tags' }).fill('nightly, desk, nightly');
   await page.getByLabel('Note').fill('with <b>nothing</b> beside it');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('Saved.').waitFor();

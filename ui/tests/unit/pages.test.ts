@@ -5,13 +5,14 @@ import { en } from '../../src/i18n/en/index.ts';
 import { preferred } from '../../src/i18n/index.ts';
 import { ja } from '../../src/i18n/ja/index.ts';
 import { routeOf } from '../../src/lib/router.ts';
+import { verdictOf } from '../../src/pages/compare.tsx';
 import { chartsOf, groupOf, LiveModel } from '../../src/pages/live/model.ts';
 import { sumOf } from '../../src/pages/qos/in-force.tsx';
 import { isChanged } from '../../src/pages/tune/setting-table.tsx';
 import { positionsOf } from '../../src/parts/intervals.tsx';
 import { withJob } from '../../src/server/jobs.ts';
 import { tokenOf } from '../../src/server/session.ts';
-import type { Job, QosSocket } from '../../src/server/types.ts';
+import type { ComparedRow, Job, QosSocket, Verdict } from '../../src/server/types.ts';
 
 test('addresses name pages', () => {
   assert.deepEqual(routeOf('/', ''), { page: 'home' });
@@ -107,4 +108,19 @@ test('intervals of a row have one scale', () => {
   assert.ok(a && b && a.low < a.high && a.high < b.value && b.low === b.high);
   assert.equal(c, null);
   assert.equal(positionsOf([{ value: 1, interval: null }])[0]?.value, 80);
+});
+
+const compared = (verdict: Verdict, load: number | null = null) =>
+  ({
+    load,
+    verdict,
+    others: [{ verdict, change_percent: null, change_interval: null }],
+  }) as unknown as ComparedRow;
+
+test('the verdict on a run is that of its results, not of single loads', () => {
+  assert.equal(verdictOf([compared('better'), compared('worse', 4)], 0), 'better');
+  assert.equal(verdictOf([compared('better'), compared('worse')], 0), 'mixed');
+  assert.equal(verdictOf([compared('equal'), null], 0), 'equal');
+  assert.equal(verdictOf([compared('equal'), compared('unknown')], 0), 'unknown');
+  assert.equal(verdictOf([], 0), 'unknown');
 });

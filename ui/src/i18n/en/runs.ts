@@ -113,6 +113,16 @@ export const runs = {
     metric: 'Quantity',
     change: 'Change',
     interval: '95 % interval',
+    range: 'Range',
+    difference: (interval: string) => ` difference ${interval} (95 %)`,
+    says: {
+      better: (b: string, a: string) => `${b} is better than ${a}.`,
+      worse: (b: string, a: string) => `${b} is worse than ${a}.`,
+      equal: (b: string, a: string) => `${b} and ${a} do not differ by more than their noise.`,
+      differs: (b: string, a: string) => `${b} differs from ${a} in what is neither better nor worse.`,
+      mixed: (b: string, a: string) => `${b} is partly better and partly worse than ${a}.`,
+      unknown: (b: string, a: string) => `Whether ${b} is better than ${a} cannot be told.`,
+    },
     n: (n: number) => `n = ${n}`,
     verdict: 'Verdict',
     verdicts: {
@@ -127,7 +137,7 @@ export const runs = {
     onlyChanged: 'Only what differs',
     nothingDiffers: 'No quantity differs by more than its noise.',
     intervalHelp:
-      'The bar spans the interval of each run; the mark is its median. All bars of a row have one scale.',
+      'The bar spans the least and the greatest repetition of each run, of a capacity what its trials allow; the mark is the median. All bars of a row have one scale. n: repetitions.',
     baseline: 'baseline',
     value: 'Value',
   },

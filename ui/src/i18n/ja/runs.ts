@@ -113,6 +113,16 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
     metric: '項目',
     change: '変化',
     interval: '95 % 区間',
+    range: '範囲',
+    difference: (interval) => ` 差 ${interval}（95 %）`,
+    says: {
+      better: (b, a) => `「${b}」は「${a}」より良好です。`,
+      worse: (b, a) => `「${b}」は「${a}」より劣ります。`,
+      equal: (b, a) => `「${b}」と「${a}」に誤差を超える差はありません。`,
+      differs: (b, a) => `「${b}」と「${a}」は、優劣のない項目で異なります。`,
+      mixed: (b, a) => `「${b}」は「${a}」より良い点と劣る点があります。`,
+      unknown: (b, a) => `「${b}」が「${a}」より良いかどうかは判定できません。`,
+    },
     n: (n) => `n = ${n}`,
     verdict: '判定',
     verdicts: {
@@ -126,7 +136,8 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
     unknownHelp: '反復回数が足りません。それぞれ 5 回以上反復して測定し、もう一度比較してください。',
     onlyChanged: '差がある項目だけを表示',
     nothingDiffers: '誤差を超えて異なる項目はありません。',
-    intervalHelp: '横線は各測定の区間、印は中央値です。同じ行の目盛りは共通です。',
+    intervalHelp:
+      '横線は各測定の反復の最小値から最大値まで（容量の場合は試行から考えられる範囲）、印は中央値です。同じ行の目盛りは共通です。n は反復回数です。',
     baseline: '基準',
     value: '値',
   },

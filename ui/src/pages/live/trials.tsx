@@ -24,7 +24,9 @@ export function Trials(props: { model: LiveModel; unit: string }) {
           <table>
             <thead>
               <tr>
-                <th scope="col">#</th>
+                <th scope="col" class="number">
+                  #
+                </th>
                 {hasVariants && <th scope="col">{t.live.variant}</th>}
                 <th scope="col" class="number">
                   {t.live.load}

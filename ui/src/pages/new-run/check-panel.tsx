@@ -1,7 +1,6 @@
 // What the server says of the plan, what it costs, and the button that starts it.
 
 import { useWords } from '../../i18n/index.ts';
-import { TextField } from '../../parts/field.tsx';
 import { Problem } from '../../parts/states.tsx';
 import type { Action } from '../../server/resource.ts';
 import type { PlanError } from '../../server/types.ts';
@@ -12,12 +11,10 @@ interface Props {
   /** Errors that no field shows. */
   otherErrors: PlanError[];
   isRoot: boolean;
-  tags: string;
-  setTags: (tags: string) => void;
   start: Action<[]>;
 }
 
-export function CheckPanel({ draft, otherErrors, isRoot, tags, setTags, start }: Props) {
+export function CheckPanel({ draft, otherErrors, isRoot, start }: Props) {
   const t = useWords();
   const { check, isChecking } = draft;
   const lacksRoot = check?.needs_root === true && !isRoot;
@@ -49,7 +46,6 @@ export function CheckPanel({ draft, otherErrors, isRoot, tags, setTags, start }:
       )}
       {lacksRoot && <p class="problem">{t.newRun.rootPlan}</p>}
       <Problem error={draft.error} />
-      <TextField label={t.newRun.tags} help={t.newRun.tagsHelp} value={tags} onValue={setTags} />
       <button
         type="button"
         class="primary large"

@@ -6,6 +6,7 @@ import { useWords } from '../../i18n/index.ts';
 import { emptyPlan, errorsByField, withWorkload } from '../../lib/plan.ts';
 import { navigate } from '../../lib/router.ts';
 import { fieldsOf, object, textOf } from '../../lib/schema.ts';
+import { TextField } from '../../parts/field.tsx';
 import { Loaded, Page, Problem } from '../../parts/states.tsx';
 import { Tabs } from '../../parts/tabs.tsx';
 import { get, post } from '../../server/api.ts';
@@ -67,13 +68,12 @@ function Editor({ workloads }: { workloads: Workload[] }) {
             { name: 'toml', title: t.newRun.toml, show: () => <TomlEditor draft={draft} /> },
           ]}
         />
+        <TextField label={t.newRun.tags} help={t.newRun.tagsHelp} value={tags} onValue={setTags} />
       </div>
       <CheckPanel
         draft={draft}
         otherErrors={errors.get(null) ?? []}
         isRoot={server.data?.is_root ?? true}
-        tags={tags}
-        setTags={setTags}
         start={start}
       />
     </div>
