@@ -122,7 +122,7 @@ export const tools = {
       socket: 'only the program itself can set it',
     } as Record<string, string>,
     differs: 'differs from the kernel default',
-    absent: 'not on this machine',
+    absent: 'not available here',
     change: 'Change',
     changes: 'Changes to apply',
     forTime: 'Undo after',

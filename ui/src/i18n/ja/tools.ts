@@ -123,7 +123,7 @@ export const tools: Pick<Dictionary, 'hosts' | 'qos' | 'tune'> = {
       socket: 'プログラム自身だけが設定できます',
     },
     differs: 'カーネルの既定値と異なります',
-    absent: 'このマシンにはありません',
+    absent: 'ここでは使えません',
     change: '変更',
     changes: '適用する変更',
     forTime: '元に戻すまでの時間',
