@@ -125,13 +125,14 @@ test('two runs are found, chosen and compared, with intervals and a verdict', as
 });
 
 test('tags and a note are kept, and the report cannot reach the console', async () => {
+  await runPlan(server, 'workload = "transfer"\nname = "noted"\n[transfer]\ntime = "200ms"\n');
   const { page } = await openPage(browser, server.address);
   await page.getByRole('link', { name: 'Runs', exact: true }).click();
   await page.locator('table.runs a').first().click();
   assert.equal(await page.locator('iframe.report').getAttribute('sandbox'), 'allow-scripts');
   await page.getByRole('tab', { name: 'Tags and note' }).click();
   await page.getByRole('textbox', { name: 'Tags' }).fill('nightly, desk, nightly');
-  await page.getByLabel('Note').fill('with <b>nothing</b> beside it');
+  await page.getByRole('textbox', { name: 'Note' }).fill('with <b>nothing</b> beside it');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('Saved.').waitFor();
   await page.goto(`${server.origin}/runs`);
