@@ -13,7 +13,8 @@ const IDLE: &str = "984";
 const BUSY: &str = "16";
 const SETTLE: Duration = Duration::from_secs(3);
 
-pub const ACCEPT: &str = "import socket, sys\nserver = socket.create_server((sys.argv[1], 7001), backlog=2000)\n\
+pub const ACCEPT: &str = "import socket, sys\n\
+    server = socket.create_server((sys.argv[1], 7001), backlog=2000)\n\
     print('ready', flush=True)\nheld = []\nwhile True: held.append(server.accept()[0])\n";
 pub const CONNECT: &str = "import resource, socket, sys, time\n\
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n\

@@ -57,8 +57,8 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
     }
     lab.down()?;
     Ok(Found::about(format!(
-        "A ceiling for one connection or one sender of datagrams (which offers twice as much) of iperf3, on a \
-         link without a limit: what iperf3's receiver counts over {seconds} s, begun 3 s after iperf3 itself. \
+        "A ceiling for one connection or one sender of datagrams (which offers twice as much) of iperf3, on \
+         a link without a limit: what iperf3's receiver counts over {seconds} s, begun 3 s after iperf3. \
          A pacing rate is one of payload; HTB counts headers, which are added to the payload of datagrams."
     ))
     .with_rows(rows)
@@ -99,9 +99,9 @@ pub fn measure_killed(settings: &Settings) -> anyhow::Result<Found> {
     drop(scene);
     lab.down()?;
     Ok(Found::about(
-        "1000 idle connections of a Python program under a policy, whose `kagiri qos run` gets SIGKILL: the time \
-         until `ss`, called again and again, shows no connection with a largest pacing rate. One call of it is in \
-         this time.",
+        "1000 idle connections of a Python program under a policy, whose `kagiri qos run` gets SIGKILL: the \
+         time until `ss`, called again and again, shows no connection with a largest pacing rate. One call \
+         of it is in this time.",
     )
     .with_rows([row.goal_each("<= 200 ms")]))
 }

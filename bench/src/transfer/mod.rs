@@ -19,8 +19,8 @@ pub use requests::sockperf;
 
 /// Compare bulk transfers over loopback with iperf3 and nuttcp, requests and answers with sockperf.
 ///
-/// TCP of iperf3 is compared under reno and bbr. Cases with zerocopy or skipped copies need iperf3 3.17 or later:
-/// name one by --iperf3 if the installed one is older.
+/// TCP of iperf3 is compared under reno and bbr. Cases with zerocopy or skipped copies need iperf3 3.17 or
+/// later: name one by --iperf3 if the installed one is older.
 #[derive(Args)]
 pub struct TransferArgs {
     /// Pairs of each comparison
@@ -185,8 +185,8 @@ impl Case {
             _ => [&["iperf3"], load.iperf3].concat().join(" "),
         };
         format!(
-            "`kagiri transfer` and its server (ours) and {peer} and its server (peer), a process each, move {} over \
-             loopback for {} s, {} flow(s), received bytes end in {}.",
+            "`kagiri transfer` and its server (ours) and {peer} and its server (peer), a process each, move \
+             {} over loopback for {} s, {} flow(s), received bytes end in {}.",
             if load.is_udp { "UDP datagrams of 1,470 bytes" } else { "TCP" },
             load.seconds,
             load.flows,

@@ -3,6 +3,8 @@
 
 /// A word that differs by more edits is another one.
 const EDITS_MAX: usize = 2;
+/// Each edit needs this length, but for the first.
+const LENGTH_PER_EDIT: usize = 3;
 /// The begin of a word, of this length or longer, may mean the word.
 const PREFIX_MIN: usize = 6;
 /// More known words than this are not listed in a message.
@@ -10,8 +12,9 @@ const LISTED_MAX: usize = 12;
 
 /// The known word with the fewest edits, or that begins with `word`; `None`: none is near.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Of a short word, two edits leave nothing.
-    let most = EDITS_MAX.min(word.chars().count() / 2);
+    // Of a short word, many edits leave nothing.
+    let length = word.chars().count();
+    let most = EDITS_MAX.min(length / 2).min((length / LENGTH_PER_EDIT).max(1));
     let known: Vec<&str> = known.into_iter().collect();
     let edited = known.iter().map(|known| (strsim::osa_distance(word, known), *known));
     let begun = || known.iter().copied().filter(|known| known.starts_with(word)).min();
@@ -52,7 +55,7 @@ mod tests {
             ("wirte", Some("write")),
             ("st", Some("set")),
             ("x", None),
-            ("readwh", Some("readwholefile")),
+            ("readwhole", Some("readwholefile")),
             ("readw", Some("read")),
             ("", None),
             ("frobnicate", None),

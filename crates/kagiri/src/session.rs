@@ -290,7 +290,8 @@ pub fn run_plan(plan: &Plan, common: &MeasureArgs, hosts: &HostArgs, places: Pla
 /// Measures what is left of a stored run, stores it and prints the result.
 pub fn resume_run(plan: &Plan, stored: Run, common: &MeasureArgs, hosts: &HostArgs) -> Outcome {
     let say = output::say_unless(common.quiet);
-    say(&format!("run {} goes on after {}", stored.run, plural(stored.trials.len() as u64, "trial")));
+    let kept = stored.trials.iter().filter(|trial| !trial.account.is_cut).count();
+    say(&format!("run {} goes on after {}", stored.run, plural(kept as u64, "trial")));
     Session::open(common, &say)?.run_or_resume(plan, Some(stored), common, hosts)
 }
 

@@ -4,7 +4,6 @@
 //! server) are prepared, then the search chooses loads until it is over. Every trial is stored as soon as it
 //! has ended.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use base::doubt::Doubt;
@@ -26,6 +25,7 @@ pub use crate::run_error::RunError;
 pub use crate::sampled::own_facts;
 use crate::sampled::{Standing, Target, watch};
 use crate::search::{self, Step, TrialResult};
+pub use crate::start::Setting;
 use crate::{alike, companions, outcome, placed, resume, start, trial, tuning};
 
 pub enum Event<'a> {
@@ -57,17 +57,6 @@ pub trait Observer {
     fn event(&mut self, event: Event<'_>);
     /// Whether the run should end now; called many times a second.
     fn stop_requested(&self) -> bool;
-}
-
-/// Version, id and environment of a run.
-pub struct Setting<'a> {
-    pub version: &'a str,
-    pub id: String,
-    pub environment: BTreeMap<String, Value>,
-    /// What accompanies the trials.
-    pub beside: Beside,
-    /// The stored run that goes on, which has this id.
-    pub stored: Option<Run>,
 }
 
 /// Read the settings of every variant of a plan, and check the plan's requirements and places against its

@@ -6,12 +6,24 @@ use base::outcome::{Run, State};
 use base::plan::Plan;
 use fleet::Bus;
 use jiff::Timestamp;
+use serde_json::Value;
 use store::Store;
 
-use crate::engine::Setting;
+use crate::companions::Beside;
 use crate::outcome::{ConfiguredVariant, unknown_limit};
 use crate::run_error::RunError;
 use crate::{resume, search, tuning};
+
+/// Version, id and environment of a run.
+pub struct Setting<'a> {
+    pub version: &'a str,
+    pub id: String,
+    pub environment: BTreeMap<String, Value>,
+    /// What accompanies the trials.
+    pub beside: Beside,
+    /// The stored run that goes on, which has this id.
+    pub stored: Option<Run>,
+}
 
 /// Begins a run, or takes over the stored one, and stores it.
 /// Errors: The policies or settings of its variants are not possible; it cannot be stored; the stored run

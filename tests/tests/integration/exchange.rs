@@ -69,7 +69,8 @@ fn class_has_a_send_buffer_of_its_own() {
     let lab = UpLab::new(&world, "class", "[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\n");
     world.write(
         "plan.toml",
-        "workload = 'exchange'\n[place]\nserver = 'b'\nclients = 'a'\n[exchange]\nsize = '1kB'\nrate_per_s = 10.0\n\
+        "workload = 'exchange'\n[place]\nserver = 'b'\nclients = 'a'\n[exchange]\nsize = '1kB'\n\
+         rate_per_s = 10.0\n\
          time = '4s'\n[[exchange.class]]\nname = 'own'\nclients = 2\nsend_buffer = '48KiB'\n\
          [[exchange.class]]\nname = 'others'\nclients = 3\n",
     );

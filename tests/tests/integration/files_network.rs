@@ -21,8 +21,8 @@ fn lab() -> String {
     )
 }
 
-/// Bytes that the interfaces of a host, `lo` left out, received and sent until a time, and this time in seconds:
-/// read at once, because the program that reads them takes its time to start and to end.
+/// Bytes that the interfaces of a host, `lo` left out, received and sent until a time, and this time in
+/// seconds: read at once, because the program that reads them takes its time to start and to end.
 fn interface_bytes(world: &World, lab: &UpLab<'_>, host: &str) -> ([f64; 2], f64) {
     let script = "cat /proc/uptime /proc/net/dev";
     let shown =

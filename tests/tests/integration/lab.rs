@@ -104,3 +104,24 @@ fn without_root_it_is_said_what_needs_it() {
         world.run(words).fails(1, &["needs root", "sudo"]);
     }
 }
+
+#[test]
+fn large_lab_is_shown_in_15_lines() {
+    need_root!();
+    let world = World::new();
+    let file = "[host.robot]\ncount = 9\n[host.server]\n[switch.floor]\n[[link]]\n\
+                between = ['robot-*', 'floor']\n[[link]]\nbetween = ['server', 'floor']\n";
+    let lab = UpLab::new(&world, "large", file);
+    shows(&lab.up, &["10 hosts and 10 links", "and 5 more", "lab down"]);
+    let brief = world.run(&["lab", "status", &lab.name]).code(0);
+    shows(
+        &brief,
+        &["Hosts", "Switches: floor", "Links", " more lines", "running, 0 ended", "Everything: --full"],
+    );
+    for shown in [&lab.up.stdout, &brief.stdout] {
+        assert!(shown.lines().count() <= 15, "{shown}");
+    }
+    let full = world.run(&["lab", "status", &lab.name, "--full"]).code(0);
+    shows(&full, &["robot-9  ", "server to floor: "]);
+    assert!(full.stdout.lines().count() > 15 && !full.stdout.contains("--full"), "{}", full.stdout);
+}

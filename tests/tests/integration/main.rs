@@ -7,6 +7,7 @@ mod answers;
 mod bad_input;
 mod broken_pipe;
 mod compare;
+mod console_pages;
 mod content_pool;
 mod content_pool_killed;
 mod daq;

@@ -19,7 +19,7 @@ fn run(command: &mut Command) -> Output {
 
 fn assert_measured(output: &Output) {
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("10 Mbit/s") && said.contains("Report: "), "{said}");
+    assert!(said.starts_with("Moved ") && said.contains("bit/s up.") && said.contains("Report: "), "{said}");
 }
 
 /// Packages this build's program into a folder of the world.
@@ -104,8 +104,11 @@ fn debian_package_runs_with_nothing_but_its_dependencies() {
     for name in depends.split(',').filter_map(|one| one.split_whitespace().next()) {
         let listed = run(Command::new("dpkg").args(["-L", name])).stdout;
         let listed = String::from_utf8_lossy(&listed).into_owned();
-        let files = listed.lines().filter(|file| file.contains("/lib") && !Path::new(file).is_dir());
-        run(Command::new("cp").args(["-a", "--parents", "-t"]).arg(&root).args(files));
+        for file in listed.lines().filter(|file| file.contains("/lib") && Path::new(file).is_file()) {
+            let copy = root.join(file.trim_start_matches('/'));
+            fs::create_dir_all(copy.parent().expect("a folder")).expect("a folder");
+            fs::copy(file, copy).expect("a copy");
+        }
     }
     let words = [&["/usr/bin/kagiri"], &TRANSFER[..]].concat();
     assert_measured(&run(&mut in_root(&root, "0:0", &["KAGIRI_DATA=/data", "LC_ALL=C.UTF-8"], &words)));

@@ -1,5 +1,5 @@
-//! `kagiri run --resume`: runs that were killed or interrupted go on. Every moment at which a run can break off
-//! is in the unit tests of the session.
+//! `kagiri run --resume`: runs that were killed or interrupted go on. Every moment at which a run can break
+//! off is in the unit tests of the session.
 
 use std::time::Duration;
 

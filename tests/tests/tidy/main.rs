@@ -17,7 +17,7 @@ const FILE_LINES_MAX: usize = 400;
 const COLUMNS_MAX: [(&str, usize); 2] = [(".rs", 110), (".md", 120)];
 
 /// Every crate with its layer. A crate may use only crates of lower layers.
-const LAYERS: [(&str, u32); 32] = [
+const LAYERS: [(&str, u32); 33] = [
     ("kagiri-features", 0),
     ("kagiri-base", 0),
     ("kagiri-qos-client", 0),
@@ -49,6 +49,7 @@ const LAYERS: [(&str, u32); 32] = [
     ("kagiri", 8),
     ("kagiri-tests", 9),
     ("kagiri-bench", 9),
+    ("kagiri-fuzz", 9),
     ("kagiri-example-echo", 9),
 ];
 

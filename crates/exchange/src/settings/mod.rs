@@ -226,10 +226,10 @@ pub struct ExchangeSettings {
     /// The search for the largest number of clients.
     #[schemars(extend("x-flag" = {"group": "Objective"}))]
     pub search: Option<ExchangeSearch>,
-    /// Classes of clients, each with a name and a number of clients; their other keys replace those above:
-    /// `size`, `reply_size`, `count`, `rate_per_s`, `loop`, `arrivals`, `target`, `send_buffer`, and `priority`
-    /// (1 is the most urgent). `port` lets kagiri's server of the run listen on a port of its own for a class, by which
-    /// a policy of `kagiri qos` can tell the classes apart.
+    /// Classes of clients, each with a name and a number of clients; their other keys replace those
+    /// above: `size`, `reply_size`, `count`, `rate_per_s`, `loop`, `arrivals`, `target`, `send_buffer`,
+    /// and `priority` (1 is the most urgent). `port` lets kagiri's server of the run listen on a port of
+    /// its own for a class, by which a policy of `kagiri qos` can tell the classes apart.
     #[schemars(extend("x-unset" = "one class", "x-flag" = false))]
     pub class: Vec<ClassSettings>,
 }

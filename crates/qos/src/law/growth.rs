@@ -34,8 +34,8 @@ const CHANGING_NS: u64 = 60_000_000_000;
 const CHANGED_SHARE: f64 = 0.2;
 /// A search takes no longer; bulk does not use its rate then.
 const SEARCH_NS: u64 = 1_000_000_000;
-/// For so long messages on their way put off a search that is due: those of several hosts may follow each other
-/// without a pause, and bulk would keep what it had when the first came.
+/// For so long messages on their way put off a search that is due: those of several hosts may follow each
+/// other without a pause, and bulk would keep what it had when the first came.
 const PUT_OFF_NS: u64 = 5_000_000_000;
 /// Searches in a row that messages may end.
 const ENDED_MAX: u32 = 5;

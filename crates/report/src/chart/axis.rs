@@ -72,8 +72,8 @@ impl Axis {
         }
     }
 
-    /// What the page's script needs to read it: its two ends in pixels and in values, how many values make one
-    /// of its unit, and 1 if the values are logarithms. Without a reading, only the pixels.
+    /// What the page's script needs to read it: its two ends in pixels and in values, how many values
+    /// make one of its unit, and 1 if the values are logarithms. Without a reading, only the pixels.
     pub(super) fn read(&self, line: &Linear) -> String {
         let [from, to] = line.range.map(px);
         match self.reading {

@@ -30,8 +30,12 @@ pub fn brief_explanation(
     let unit = plain(&outcome.capacity.unit);
     let headline = toned(&style, Tone::Bold, "", &headline(outcome, largest_load, &unit));
     let answer = headline + &style.wrapped("", &plain(&words::limit(&outcome.limit)));
-    let blocks = [costs(outcome, &unit, &style), help(outcome, &style)];
-    fitted(&answer, &blocks, &table_doubts(outcome, ignored_columns, &style), style)
+    let (help, doubts) = (help(outcome, &style), table_doubts(outcome, ignored_columns, &style));
+    // Fewer resources, so that there is room for what would help.
+    let used = answer.lines().count().min(ANSWER_LINES) + help.lines().count() + 2;
+    let mut tables = (1..=RESOURCES_MAX).rev().map(|most| costs(outcome, most, &unit, &style));
+    let costs = tables.find(|table| used + table.lines().count() <= LINES);
+    fitted(&answer, &[costs.unwrap_or_default(), help], &doubts, style)
 }
 
 /// [`super::explained`] of a run: the answer with its evidence and what would help, or a table of the
@@ -70,11 +74,12 @@ fn fitted(answer: &str, blocks: &[String], doubts: &[String], style: Style) -> S
     style.spell(text + &rest)
 }
 
-fn costs(outcome: &VariantOutcome, unit: &str, style: &Style) -> String {
+/// The table of at most so many resources.
+fn costs(outcome: &VariantOutcome, most: usize, unit: &str, style: &Style) -> String {
     let mut all: Vec<(&Resource, &Saturation)> = outcome.saturation.iter().collect();
     let exhausted_at = |(_, one): &(&Resource, &Saturation)| one.saturates_at.unwrap_or(f64::INFINITY);
     all.sort_by(|a, b| exhausted_at(a).total_cmp(&exhausted_at(b)));
-    all.truncate(RESOURCES_MAX);
+    all.truncate(most);
     if all.is_empty() { String::new() } else { render(&saturation_columns(&all, unit), 1, style) }
 }
 

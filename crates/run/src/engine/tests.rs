@@ -1,5 +1,6 @@
 //! Whole runs of a workload that needs nothing: what the samplers cannot see must not cost what was measured.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use base::metric::MetricSpec;

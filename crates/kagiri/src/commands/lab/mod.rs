@@ -73,6 +73,9 @@ pub struct Up {
 pub struct Status {
     /// Name of the lab [default: the only one that is up]
     name: Option<String>,
+    /// Print all hosts, links, disks and processes
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -157,7 +160,7 @@ impl Status {
         let status = client::status(&folders, &name)?;
         match self.json {
             true => output::print(&format!("{}\n", serde_json::to_string_pretty(&status)?))?,
-            false => output::print(&show::status(&status))?,
+            false => output::print(&show::status(&status, self.full))?,
         }
         let ended = status.processes.iter().any(|process| process.ended.is_some());
         Ok(if ended { Code::Failed } else { Code::Measured })

@@ -44,8 +44,10 @@ pub fn up(state: &State) -> String {
     text
 }
 
-/// Hosts that `up` lists at most.
-const HOSTS_SHOWN: usize = 20;
+/// Hosts that `up` lists at most, so that its answer has 15 lines; `status` lists all.
+const HOSTS_SHOWN: usize = 5;
+/// Lines of an answer, unless all is asked for.
+const LINES_MAX: usize = 15;
 
 fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
@@ -68,69 +70,105 @@ fn host_line(state: &State, host: &lab::state::HostState) -> String {
     line
 }
 
-pub fn status(status: &Status) -> String {
+/// A title with its lines.
+struct Section {
+    title: String,
+    lines: Vec<String>,
+}
+
+/// The state of a lab: all of it, or in at most [`LINES_MAX`] lines.
+pub fn status(status: &Status, is_full: bool) -> String {
     let state = &status.state;
-    let mut text = format!(
-        "Lab {} ({}), supervised by process {}\n\nHosts\n",
+    let head = format!(
+        "Lab {} ({}), supervised by process {}\n",
         state.lab,
         state.file.display(),
         state.supervisor.pid
     );
-    for host in &state.hosts {
-        let _ = writeln!(text, "  {}", host_line(state, host));
+    let sections = sections(status);
+    let spaced = sections.iter().map(|one| format!("\n{}\n{}", one.title, one.lines.concat()));
+    let full = head.clone() + &spaced.collect::<String>();
+    if is_full || full.lines().count() <= LINES_MAX {
+        return full;
     }
+    let cut = |most: usize| head.clone() + &sections.iter().map(|one| one.cut(most)).collect::<String>();
+    let close = cut(usize::MAX);
+    if close.lines().count() <= LINES_MAX {
+        return close;
+    }
+    // As many lines of each section as fit.
+    let fits = (1..=LINES_MAX).rev().map(cut).find(|text| text.lines().count() < LINES_MAX);
+    fits.unwrap_or_else(|| cut(0)) + "Everything: --full\n"
+}
+
+impl Section {
+    fn cut(&self, most: usize) -> String {
+        let left_out = match self.lines.len().saturating_sub(most) {
+            0 => String::new(),
+            lines => format!("  and {}\n", counted(lines, "more line")),
+        };
+        let kept: String = self.lines.iter().take(most).map(String::as_str).collect();
+        format!("{}\n{kept}{left_out}", self.title)
+    }
+}
+
+fn sections(status: &Status) -> Vec<Section> {
+    let state = &status.state;
+    let section = |title: &str, lines| Section { title: title.to_owned(), lines };
+    let indented = |line: &str| format!("  {line}\n");
+    let hosts = state.hosts.iter().map(|host| indented(&host_line(state, host))).collect();
+    let mut all = vec![section("Hosts", hosts)];
     let is_host = |place: &&str| state.hosts.iter().any(|host| host.name == **place);
     let places = state.links.iter().flat_map(|link| link.ends.iter().map(|end| end.place.as_str()));
     let switches: BTreeSet<&str> = places.filter(|place| !is_host(place)).collect();
     if !switches.is_empty() {
-        let _ = writeln!(text, "\nSwitches: {}", Vec::from_iter(switches).join(", "));
+        all.push(section(&format!("Switches: {}", Vec::from_iter(switches).join(", ")), Vec::new()));
     }
-    if !state.links.is_empty() {
-        text.push_str("\nLinks\n");
+    all.push(section("Links", link_lines(status)));
+    let width = status.disks.iter().map(|disk| disk.host.len()).max().unwrap_or_default();
+    let disks =
+        status.disks.iter().map(|disk| indented(&format!("{:width$}  {}", disk.host, disk_line(disk))));
+    all.push(section("Disks", disks.collect()));
+    let width = status.mounts.iter().map(|mount| mount.host.len()).max().unwrap_or_default();
+    let mounts = status.mounts.iter().map(|mount| {
+        let kind = mount.file_system.as_deref().unwrap_or("none");
+        let health = mount.problem.as_deref().unwrap_or("answers");
+        indented(&format!("{:width$}  {kind}: {health}", mount.host))
+    });
+    all.push(section("Mounts", mounts.collect()));
+    all.retain(|one| !one.lines.is_empty() || one.title.contains(':'));
+    let ended: Vec<_> = status.processes.iter().filter(|process| process.ended.is_some()).collect();
+    let running = status.processes.len() - ended.len();
+    let mut lines = Vec::new();
+    for process in &ended {
+        let how = process.ended.as_deref().unwrap_or_default();
+        lines.push(indented(&format!("{} (process {}): {how}", process.what, process.pid)));
+        lines.extend(process.output.iter().flat_map(|text| text.lines()).map(|line| format!("    {line}\n")));
     }
-    let mut links = state.links.as_slice();
+    let title = format!("Processes of this lab: {running} running, {} ended", ended.len());
+    all.push(Section { title, lines });
+    all
+}
+
+fn link_lines(status: &Status) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut links = status.state.links.as_slice();
     while let Some(first) = links.first() {
         // Links that differ only in their first end share one line.
         let alike = links.iter().take_while(|link| is_alike(first, link)).count();
         let (group, rest) = links.split_at(alike);
         let more = group.last().filter(|_| alike > 1);
         let more = more.map(|last| format!(" to {} ({alike})", last.ends[0].place)).unwrap_or_default();
-        let _ = writeln!(text, "  {}{more} - {}", first.ends[0].place, link_line(first));
+        lines.push(format!("  {}{more} - {}\n", first.ends[0].place, link_line(first)));
         for link in group {
             let sent = status.traffic.iter().find(|count| count.link == link.number);
-            text.push_str(&sent.map(|count| sent_line(link, count)).unwrap_or_default());
+            lines.extend(sent.map(|count| sent_line(link, count)));
             let count = status.lines.iter().flatten().find(|count| count.link == link.number);
-            text.push_str(&count.map(|count| line_lines(link, count)).unwrap_or_default());
+            lines.extend(count.into_iter().flat_map(|count| line_lines(link, count)));
         }
         links = rest;
     }
-    if !status.disks.is_empty() {
-        text.push_str("\nDisks\n");
-    }
-    let width = status.disks.iter().map(|disk| disk.host.len()).max().unwrap_or_default();
-    for disk in &status.disks {
-        let _ = writeln!(text, "  {:width$}  {}", disk.host, disk_line(disk));
-    }
-    if !status.mounts.is_empty() {
-        text.push_str("\nMounts\n");
-    }
-    let width = status.mounts.iter().map(|mount| mount.host.len()).max().unwrap_or_default();
-    for mount in &status.mounts {
-        let kind = mount.file_system.as_deref().unwrap_or("none");
-        let health = mount.problem.as_deref().unwrap_or("answers");
-        let _ = writeln!(text, "  {:width$}  {kind}: {health}", mount.host);
-    }
-    let ended: Vec<_> = status.processes.iter().filter(|process| process.ended.is_some()).collect();
-    let running = status.processes.len() - ended.len();
-    let _ = writeln!(text, "\nProcesses of this lab: {running} running, {} ended", ended.len());
-    for process in ended {
-        let how = process.ended.as_deref().unwrap_or_default();
-        let _ = writeln!(text, "  {} (process {}): {how}", process.what, process.pid);
-        for line in process.output.iter().flat_map(|output| output.lines()) {
-            let _ = writeln!(text, "    {line}");
-        }
-    }
-    text
+    lines
 }
 
 fn is_alike(one: &LinkState, other: &LinkState) -> bool {
@@ -177,7 +215,7 @@ fn sent_line(link: &LinkState, count: &LinkCounters) -> String {
     format!("    {} to {}: {}; back: {}\n", a.place, b.place, one(&count.up), one(&count.down))
 }
 
-fn line_lines(link: &LinkState, count: &LineCounters) -> String {
+fn line_lines(link: &LinkState, count: &LineCounters) -> [String; 2] {
     let [a, b] = &link.ends;
     let one = |from: &str, to: &str, counted: &DirectionCounters| {
         format!(
@@ -185,7 +223,7 @@ fn line_lines(link: &LinkState, count: &LineCounters) -> String {
             counted.forwarded, counted.lost, counted.dropped
         )
     };
-    one(&a.place, &b.place, &count.up) + &one(&b.place, &a.place, &count.down)
+    [one(&a.place, &b.place, &count.up), one(&b.place, &a.place, &count.down)]
 }
 
 fn disk_line(disk: &DiskCounters) -> String {

@@ -36,26 +36,45 @@ fn result(run: &Run) -> Value {
     json!({ "trials": trials, "variants": variants, "capacity": run.capacity, "doubts": run.doubts })
 }
 
+/// Breaks a run off at one of its trials, and goes on.
+fn assert_goes_on(plan: &Plan, whole: &Run, cut: u32, act: Act) {
+    let dir = tempfile::tempdir().unwrap();
+    let broken = made_in(dir.path(), plan, None, &[(("load", "progress", cut), act)], || {});
+    let id = broken.stored.as_ref().unwrap().run.clone();
+    assert_eq!(broken.trials().len() as u32, cut - 1);
+    let (ended, measured) = resume_in(dir.path(), plan, &[]);
+    let run = ended.stored.unwrap();
+    let left = whole.trials.len() as u32 - (cut - 1);
+    assert_eq!((ended.code, measured), (0, left), "{cut}: {}", ended.error);
+    assert_eq!((&run.run, run.state, run.failure.as_ref()), (&id, State::Complete, None));
+    assert_eq!(result(&run), result(whole), "cut at trial {cut}");
+    assert_eq!(run.environment["resumed"][0]["trials_before"], cut - 1);
+}
+
 #[test]
 fn run_that_broke_off_at_any_trial_goes_on_to_the_result_of_a_whole_one() {
-    for plan in [plan_of(&json!({})), plan_of_two()] {
-        let dir = tempfile::tempdir().unwrap();
-        let whole = made_in(dir.path(), &plan, None, &[], || {}).stored.unwrap();
-        let all = whole.trials.len() as u32;
-        for cut in 1..=all {
-            for (at, act) in [("progress", Act::Interrupt), ("progress", Act::Fail)] {
-                let dir = tempfile::tempdir().unwrap();
-                let broken = made_in(dir.path(), &plan, None, &[(("load", at, cut), act)], || {});
-                let id = broken.stored.as_ref().unwrap().run.clone();
-                assert_eq!(broken.trials().len() as u32, cut - 1);
-                let (ended, measured) = resume_in(dir.path(), &plan, &[]);
-                let run = ended.stored.unwrap();
-                assert_eq!((ended.code, measured), (0, all - (cut - 1)), "{cut}: {}", ended.error);
-                assert_eq!((&run.run, run.state, run.failure.as_ref()), (&id, State::Complete, None));
-                assert_eq!(result(&run), result(&whole), "cut at trial {cut}");
-                assert_eq!(run.environment["resumed"][0]["trials_before"], cut - 1);
-            }
-        }
+    let dir = tempfile::tempdir().unwrap();
+    let plan = plan_of(&json!({}));
+    let whole = made_in(dir.path(), &plan, None, &[], || {}).stored.unwrap();
+    for cut in 1..=whole.trials.len() as u32 {
+        assert_goes_on(&plan, &whole, cut, Act::Interrupt);
+        assert_goes_on(&plan, &whole, cut, Act::Fail);
+    }
+}
+
+#[test]
+fn run_of_variants_and_repetitions_goes_on_in_its_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = plan_of_two();
+    let whole = made_in(dir.path(), &plan, None, &[], || {}).stored.unwrap();
+    let searches: Vec<(&str, u32)> =
+        whole.trials.iter().map(|trial| (trial.variant.as_str(), trial.repetition)).collect();
+    let begins = (1..searches.len()).filter(|&at| searches[at] != searches[at - 1]);
+    let begins: Vec<u32> = begins.map(|at| at as u32 + 1).collect();
+    assert_eq!(begins.len(), 3, "{searches:?}");
+    // At the first trial of each search, and within one.
+    for cut in begins.iter().chain([&(begins[1] + 2), &(searches.len() as u32)]) {
+        assert_goes_on(&plan, &whole, *cut, Act::Interrupt);
     }
 }
 

@@ -1,0 +1,151 @@
+// What came of a job, as soon as it has ended.
+
+import { useWords } from '../../i18n/index.ts';
+import { number } from '../../lib/format.ts';
+import { navigate } from '../../lib/router.ts';
+import { Problem } from '../../parts/states.tsx';
+import { get, post } from '../../server/api.ts';
+import type { EndedVariant, Limit } from '../../server/job-events.ts';
+import { useAction } from '../../server/resource.ts';
+import type { Job } from '../../server/types.ts';
+import type { LiveModel } from './model.ts';
+import { TuneAnswer } from './tune-answer.tsx';
+
+export function Outcome(props: { job: Job; model: LiveModel }) {
+  const t = useWords();
+  const { job, model } = props;
+  const words =
+    job.state === 'failed'
+      ? t.live.failed
+      : job.state === 'interrupted'
+        ? t.live.endedInterrupted
+        : t.live.ended;
+  return (
+    <section class="outcome" aria-live="polite">
+      <p class="soft">{words}</p>
+      {job.message && <p class={job.state === 'failed' ? 'failure' : ''}>{job.message}</p>}
+      {job.answer && <TuneAnswer answer={job.answer} />}
+      {model.end?.variants.map((variant) => (
+        <VariantAnswer key={variant.name} variant={variant} model={model} />
+      ))}
+      <Doubts model={model} />
+      <p class="buttons">
+        {job.run && (
+          <a class="button primary" href={`/runs/${job.run}`}>
+            {t.live.openReport}
+          </a>
+        )}
+        {job.run && <RunAgain run={job.run} />}
+      </p>
+    </section>
+  );
+}
+
+/** Starts the stored plan of a run again. */
+export function RunAgain(props: { run: string }) {
+  const t = useWords();
+  const again = useAction(async () => {
+    const { toml } = await get<{ toml: string }>(`/runs/${encodeURIComponent(props.run)}/plan`);
+    const job = await post<Job>('/jobs', { toml, name: null, tags: [] });
+    navigate(`/live/${job.id}`);
+  });
+  return (
+    <>
+      <button type="button" disabled={again.isRunning} onClick={() => again.run()}>
+        {t.live.runAgain}
+      </button>
+      <Problem error={again.error} />
+    </>
+  );
+}
+
+function VariantAnswer(props: { variant: EndedVariant; model: LiveModel }) {
+  const t = useWords();
+  const { variant, model } = props;
+  const last = model.trials.find((trial) => trial.variant === variant.name);
+  const account = last?.account;
+  return (
+    <div class="variant-answer">
+      {variant.name !== 'default' && <h3>{variant.name}</h3>}
+      <p class="answer">{account?.headline ?? <CapacityWords variant={variant} />}</p>
+      <LimitWords limit={account?.limit ?? variant.limit} t={t.live} />
+    </div>
+  );
+}
+
+function CapacityWords({ variant }: { variant: EndedVariant }) {
+  const t = useWords();
+  const { capacity } = variant;
+  if (!capacity || capacity.value === null) return <>{t.common.unknown}</>;
+  const isLowerBound = capacity.interval[0] !== null && capacity.interval[1] === null;
+  const say = isLowerBound ? t.live.carriesAtLeast : t.live.carries;
+  return <>{say(number(capacity.value), capacity.unit)}</>;
+}
+
+interface LimitText {
+  limitedBy: (resource: string, certainty: string) => string;
+  limitUnknown: string;
+  certainty: Record<string, string>;
+}
+
+function LimitWords(props: { limit: Limit | null; t: LimitText }) {
+  const { limit, t } = props;
+  if (!limit) return null;
+  const isKnown = limit.certainty !== 'unknown' && limit.resource !== 'none';
+  return (
+    <>
+      <p>
+        {isKnown
+          ? t.limitedBy(limit.resource.replaceAll('_', ' '), t.certainty[limit.certainty] ?? limit.certainty)
+          : t.limitUnknown}
+      </p>
+      {limit.evidence.length > 0 && (
+        <ul class="evidence">
+          {limit.evidence.slice(0, 3).map((piece) => (
+            <li key={piece.statement}>{piece.statement}</li>
+          ))}
+        </ul>
+      )}
+    </>
+  );
+}
+
+interface DoubtText {
+  message: string;
+  advice: string;
+}
+
+/** The doubts of all variants and of the run, each once. */
+function doubtsOf(model: LiveModel): DoubtText[] {
+  const end = model.end;
+  if (!end) return [];
+  const all = [...end.variants.flatMap((variant) => variant.doubts), ...end.doubts];
+  const found = new Map<string, DoubtText>();
+  for (const doubt of all) {
+    const { message, advice } = doubt as { message?: unknown; advice?: unknown };
+    if (typeof message === 'string') found.set(message, { message, advice: String(advice ?? '') });
+  }
+  return [...found.values()];
+}
+
+function Doubts({ model }: { model: LiveModel }) {
+  const t = useWords();
+  const doubts = doubtsOf(model);
+  if (doubts.length === 0) return null;
+  return (
+    <details class="doubts">
+      <summary>
+        {t.live.doubts} ({doubts.length})
+      </summary>
+      <p class="soft">{t.live.doubtsHelp}</p>
+      <ul>
+        {doubts.map(({ message, advice }) => (
+          <li key={message}>
+            {message}
+            {advice && <span class="soft"> — {advice}</span>}
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}

@@ -1,0 +1,149 @@
+// A stored run: its report, its plan, its tags and note.
+
+import { useState } from 'preact/hooks';
+
+import { useWords } from '../i18n/index.ts';
+import { moment } from '../lib/format.ts';
+import { navigate } from '../lib/router.ts';
+import { AreaField, TextField } from '../parts/field.tsx';
+import { Empty, Loaded, Problem } from '../parts/states.tsx';
+import { Tabs } from '../parts/tabs.tsx';
+import { address, patch, remove } from '../server/api.ts';
+import { useAction, useResource } from '../server/resource.ts';
+import type { RunList, RunRow } from '../server/types.ts';
+import { RunAgain } from './live/outcome.tsx';
+import { LimitOf } from './runs.tsx';
+
+export function RunPage(props: { run: string }) {
+  const t = useWords();
+  const path = `/runs/${encodeURIComponent(props.run)}`;
+  // The list has the row of a run; the run's own document has all samples and may be large.
+  const rows = useResource<RunList>(`/runs?q=${encodeURIComponent(props.run)}&limit=5`);
+  return (
+    <Loaded resource={rows}>
+      {(data) => {
+        const row = data.runs.find((one) => one.id === props.run);
+        if (!row) {
+          return (
+            <Empty title={t.run.notFound}>
+              <a href="/runs">{t.run.back}</a>
+            </Empty>
+          );
+        }
+        return <Stored row={row} path={path} />;
+      }}
+    </Loaded>
+  );
+}
+
+function Stored({ row, path }: { row: RunRow; path: string }) {
+  const t = useWords();
+  return (
+    <>
+      <p class="crumb">
+        <a href="/runs">{t.run.back}</a>
+      </p>
+      <h1>{row.name}</h1>
+      <p class="lead">
+        {row.answer}
+        <LimitOf run={row} />
+      </p>
+      <p class="soft">
+        {row.workload} · {t.run.trials(row.trials)} · {moment(row.began)} · <code>{row.id}</code>
+      </p>
+      <p class="buttons">
+        <RunAgain run={row.id} />
+        <a class="button" href={`/new?run=${encodeURIComponent(row.id)}`}>
+          {t.run.edit}
+        </a>
+        <a class="button" href={address(`${path}/report`)} target="_blank" rel="noreferrer">
+          {t.run.newTab}
+        </a>
+        <a class="button" href={address(`${path}/export`)} download>
+          {t.run.export}
+        </a>
+      </p>
+      <Tabs
+        label={row.name}
+        tabs={[
+          { name: 'report', title: t.run.report, show: () => <Report row={row} path={path} /> },
+          { name: 'plan', title: t.run.plan, show: () => <PlanText path={path} /> },
+          { name: 'notes', title: t.run.notes, show: () => <Notes row={row} path={path} /> },
+        ]}
+      />
+    </>
+  );
+}
+
+/** The report runs its own script, without access to the console. */
+function Report({ row, path }: { row: RunRow; path: string }) {
+  const t = useWords();
+  return (
+    <iframe
+      class="report"
+      title={`${t.run.report}: ${row.name}`}
+      src={address(`${path}/report`)}
+      sandbox="allow-scripts"
+    />
+  );
+}
+
+function PlanText({ path }: { path: string }) {
+  const plan = useResource<{ toml: string }>(`${path}/plan`);
+  return <Loaded resource={plan}>{(data) => <pre class="code">{data.toml}</pre>}</Loaded>;
+}
+
+/** Tags as a person types them: separated by commas. */
+export function tagsOf(text: string): string[] {
+  return [...new Set(text.split(',').map((tag) => tag.trim()))].filter(Boolean);
+}
+
+function Notes({ row, path }: { row: RunRow; path: string }) {
+  const t = useWords();
+  const [tags, setTags] = useState(row.tags.join(', '));
+  const [note, setNote] = useState(row.note);
+  const [isSaved, setIsSaved] = useState(false);
+  const save = useAction(async () => {
+    await patch(path, { tags: tagsOf(tags), note });
+    setIsSaved(true);
+  });
+  const erase = useAction(async () => {
+    await remove(path);
+    navigate('/runs');
+  });
+  const changed = <T,>(set: (value: T) => void) => {
+    return (value: T) => {
+      setIsSaved(false);
+      set(value);
+    };
+  };
+  return (
+    <form
+      class="notes"
+      onSubmit={(event) => {
+        event.preventDefault();
+        save.run();
+      }}
+    >
+      <TextField label={t.newRun.tags} help={t.newRun.tagsHelp} value={tags} onValue={changed(setTags)} />
+      <AreaField label={t.run.note} value={note} onValue={changed(setNote)} />
+      <Problem error={save.error} />
+      <p class="buttons">
+        <button type="submit" class="primary" disabled={save.isRunning}>
+          {t.common.save}
+        </button>
+        <span role="status">{isSaved && t.run.saved}</span>
+      </p>
+      <hr />
+      <Problem error={erase.error} />
+      <button
+        type="button"
+        class="danger"
+        disabled={erase.isRunning}
+        onClick={() => confirm(t.run.removeSure) && erase.run()}
+      >
+        {t.run.remove}
+      </button>
+    </form>
+  );
+}

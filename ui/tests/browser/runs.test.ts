@@ -1,0 +1,142 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { Browser, Page } from 'playwright-core';
+
+import { type Console, openPage, runPlan, startBrowser, startConsole } from './harness.ts';
+
+const RUN_MS = 120_000;
+
+let server: Console;
+let browser: Browser;
+
+before(async () => {
+  server = await startConsole();
+  browser = await startBrowser();
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+const samplesOf = async (page: Page) =>
+  Number.parseInt((await page.locator('.chart-samples').first().textContent()) ?? '', 10);
+
+test('a newcomer gets from the first page to a result with three clicks', async () => {
+  const { page, problems } = await openPage(browser, server.address);
+  const began = Date.now();
+  await page.getByText(/^Takes .*about/).waitFor();
+  await page.getByRole('button', { name: 'Measure now' }).click();
+  await page.waitForSelector('.chart canvas', { timeout: RUN_MS });
+  await page.getByText('The run has ended').waitFor({ timeout: RUN_MS });
+  assert.match((await page.textContent('.answer')) ?? '', /bit\/s/);
+  await page.getByRole('link', { name: 'Read the report' }).click();
+  const report = page.frameLocator('iframe.report');
+  await report.getByRole('heading', { name: 'This machine' }).waitFor();
+  console.log(`from the first page to the report: ${((Date.now() - began) / 1000).toFixed(1)} s`);
+  assert.deepEqual(problems, []);
+  await page.context().close();
+});
+
+test('the plan of 17 robots is made in the form, checked as it is typed, run in a small version and watched', async () => {
+  const { page, problems } = await openPage(browser, server.address);
+  await page.getByRole('link', { name: 'New run' }).click();
+  await page.getByLabel('What to measure').selectOption('exchange');
+  const start = page.getByRole('button', { name: 'Start the run' });
+  await page.getByLabel('clients', { exact: true }).first().fill('17');
+  await page.getByLabel('size', { exact: true }).fill('250 bananas');
+  const error = page
+    .locator('.setting', { has: page.getByLabel('size', { exact: true }) })
+    .locator('.field-error');
+  await error.waitFor();
+  assert.ok(await start.isDisabled(), 'a plan that is not valid cannot be started');
+  await page.getByLabel('size', { exact: true }).fill('250kB');
+  await error.waitFor({ state: 'detached' });
+  await page.getByLabel('rate_per_s', { exact: true }).fill('0.667');
+  await page.getByLabel('loop', { exact: true }).selectOption('closed');
+  await page.getByLabel('target', { exact: true }).fill('500ms');
+  await page.getByLabel('time', { exact: true }).fill('4s');
+  await page.getByLabel('Name of the run').fill('17 robots, small');
+
+  // The text has the same plan; what is changed there is in the form.
+  await page.getByRole('tab', { name: 'TOML' }).click();
+  const text = page.getByRole('textbox', { name: 'TOML' });
+  await page.waitForFunction(() => document.querySelector('textarea')?.value.includes('"4s"'));
+  const toml = await text.inputValue();
+  assert.match(toml, /clients = 17\b/);
+  await text.fill(toml.replace('"4s"', '"3s"'));
+  await page.getByText('The plan is valid').waitFor();
+  await page.getByRole('tab', { name: 'Form' }).click();
+  assert.equal(await page.getByLabel('time', { exact: true }).inputValue(), '3s');
+
+  await page.getByText('The plan is valid').waitFor();
+  await start.click();
+  await page.getByRole('heading', { name: '17 robots, small' }).waitFor();
+  await page.waitForSelector('.chart canvas', { timeout: RUN_MS });
+  const before = await samplesOf(page);
+  await page.waitForTimeout(1000);
+  const later = await samplesOf(page);
+  assert.ok(later > before, `samples arrive: ${before}, then ${later}`);
+  console.log(`live samples in one second: ${later - before}`);
+  await page.getByText('The run has ended').waitFor({ timeout: RUN_MS });
+  assert.deepEqual(problems, []);
+  await page.context().close();
+});
+
+test('a run that is stopped keeps what was measured', async () => {
+  const plan = 'workload = "transfer"\nname = "long"\nrepeats = 60\n[transfer]\ntime = "1s"\n';
+  const job = await server.call<{ id: string }>('POST', '/jobs', { toml: plan, name: null, tags: [] });
+  const { page, problems } = await openPage(browser, server.address);
+  await page.goto(`${server.origin}/live/${job.id}`);
+  await page.locator('main table tbody tr').first().waitFor({ timeout: RUN_MS });
+  await page.getByRole('button', { name: 'Stop and keep what was measured' }).click();
+  await page.getByText('The run was stopped').waitFor({ timeout: RUN_MS });
+  const ended = await server.call<{ state: string; run: string }>('GET', `/jobs/${job.id}`);
+  assert.equal(ended.state, 'interrupted');
+  const stored = await server.call<{ trials: unknown[] }>('GET', `/runs/${ended.run}`);
+  assert.ok(stored.trials.length >= 1, 'the trials before are stored');
+  assert.deepEqual(problems, []);
+  await page.context().close();
+});
+
+test('two runs are found, chosen and compared, with intervals and a verdict', async () => {
+  const plan = (name: string, flows: number) =>
+    `workload = "transfer"\nname = "${name}"\nrepeats = 3\n[transfer]\ntime = "300ms"\nflows = ${flows}\n`;
+  for (const [name, flows] of [
+    ['pair one', 1],
+    ['pair two', 2],
+  ] as const) {
+    const job = await runPlan(server, plan(name, flows));
+    assert.equal(job.state, 'ended', job.message ?? '');
+  }
+  const { page, problems } = await openPage(browser, server.address);
+  await page.getByRole('link', { name: 'Runs', exact: true }).click();
+  await page.getByLabel('Search').fill('pair');
+  await page.waitForFunction(() => document.querySelectorAll('table.runs tbody tr').length === 2);
+  for (const name of ['pair two', 'pair one'])
+    await page.getByRole('checkbox', { name: new RegExp(name) }).check();
+  await page.getByRole('button', { name: 'Compare 2 runs' }).click();
+  await page.waitForSelector('table.comparison tbody tr');
+  assert.ok(((await page.textContent('.answer')) ?? '').length > 10, 'the verdict is a sentence');
+  assert.ok((await page.locator('svg.intervals line').count()) >= 2);
+  assert.match((await page.textContent('table.comparison')) ?? '', /n = 3/);
+  assert.deepEqual(problems, []);
+  await page.context().close();
+});
+
+test('tags and a note are kept, and the report cannot reach the console', async () => {
+  await runPlan(server, 'workload = "transfer"\nname = "noted"\n[transfer]\ntime = "200ms"\n');
+  const { page } = await openPage(browser, server.address);
+  await page.getByRole('link', { name: 'Runs', exact: true }).click();
+  await page.locator('table.runs a').first().click();
+  assert.equal(await page.locator('iframe.report').getAttribute('sandbox'), 'allow-scripts');
+  await page.getByRole('tab', { name: 'Tags and note' }).click();
+  await page.getByRole('textbox', { name: 'Tags' }).fill('nightly, desk, nightly');
+  await page.getByRole('textbox', { name: 'Note' }).fill('with <b>nothing</b> beside it');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('Saved.').waitFor();
+  await page.goto(`${server.origin}/runs`);
+  await page.getByText('with <b>nothing</b> beside it').waitFor();
+  assert.equal(await page.locator('.tag', { hasText: 'nightly' }).count(), 1);
+  await page.context().close();
+});

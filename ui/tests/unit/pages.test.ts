@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { en } from '../../src/i18n/en/index.ts';
+import { preferred } from '../../src/i18n/index.ts';
+import { ja } from '../../src/i18n/ja/index.ts';
+import { routeOf } from '../../src/lib/router.ts';
+import { verdictOf } from '../../src/pages/compare.tsx';
+import { chartsOf, groupOf, LiveModel } from '../../src/pages/live/model.ts';
+import { sumOf } from '../../src/pages/qos/in-force.tsx';
+import { isChanged } from '../../src/pages/tune/setting-table.tsx';
+import { positionsOf } from '../../src/parts/intervals.tsx';
+import { withJob } from '../../src/server/jobs.ts';
+import { tokenOf } from '../../src/server/session.ts';
+import type { ComparedRow, Job, QosSocket, Verdict } from '../../src/server/types.ts';
+
+test('addresses name pages', () => {
+  assert.deepEqual(routeOf('/', ''), { page: 'home' });
+  assert.deepEqual(routeOf('/live/j%201', ''), { page: 'live', job: 'j 1' });
+  assert.deepEqual(routeOf('/compare', '?ids=a,b,'), { page: 'compare', runs: ['a', 'b'] });
+  assert.deepEqual(routeOf('/runs/20261127-211205-fhn9', ''), { page: 'run', run: '20261127-211205-fhn9' });
+  for (const wrong of ['/nonsense', '/runs/a/b', '/live', '/hosts/x']) {
+    assert.equal(routeOf(wrong, '').page, 'unknown', wrong);
+  }
+  assert.equal(routeOf('/runs/%E0%A4%A', '').page, 'run');
+});
+
+test('a token is found in an address and in a pasted text', () => {
+  assert.equal(tokenOf('http://127.0.0.1:7890/#token=abc-123_~x'), 'abc-123_~x');
+  assert.equal(tokenOf(' abcdefgh12 \n'), 'abcdefgh12');
+  assert.equal(tokenOf('http://127.0.0.1:7890/'), null);
+  assert.equal(tokenOf(''), null);
+});
+
+test('the language is the chosen one, else the first that the browser prefers', () => {
+  assert.equal(preferred('en', ['ja']), 'en');
+  assert.equal(preferred(null, ['fr', 'ja-JP', 'en']), 'ja');
+  assert.equal(preferred('nonsense', ['de']), 'en');
+});
+
+test('both languages have every word', () => {
+  const keysOf = (value: unknown, at = ''): string[] =>
+    typeof value === 'object' && value !== null
+      ? Object.entries(value).flatMap(([key, inner]) => keysOf(inner, `${at}.${key}`))
+      : [at];
+  assert.deepEqual(keysOf(ja), keysOf(en));
+});
+
+const job = (id: string, created: string, state: Job['state'] = 'queued') => ({ id, created, state }) as Job;
+
+test('a newer state replaces a job', () => {
+  const all = withJob([job('a', '1'), job('b', '2')], job('a', '1', 'running'));
+  assert.deepEqual(
+    all.map((one) => [one.id, one.state]),
+    [
+      ['b', 'queued'],
+      ['a', 'running'],
+    ],
+  );
+});
+
+test('live values are drawn by kind and unit', () => {
+  assert.equal(groupOf('server_cpu_percent'), 'cpu');
+  assert.equal(groupOf('disk_write_bit_per_s'), 'disk');
+  assert.equal(groupOf('response_p99_ms'), 'response');
+  assert.equal(groupOf('goodput_up_bit_per_s'), 'rate');
+  assert.equal(groupOf('page_cache_bytes'), 'caches');
+  const charts = chartsOf(['disk_busy_percent', 'load', 'disk_bit_per_s', 'passed_up_bytes'], 'flows');
+  assert.deepEqual(
+    charts.map((chart) => `${chart.group} ${chart.unit}`),
+    ['load flows', 'disk %', 'disk bit/s'],
+  );
+});
+
+test('the model of a job is bounded and can restart', () => {
+  const model = new LiveModel();
+  model.apply('job', job('a', '1', 'running'));
+  model.apply('trial_began', { variant: 'v', load: 2, phase: 'search', elapsed_s: 0, left_s: 9 });
+  for (let at = 1; at <= 36_000; at += 1) {
+    model.apply('progress', { done: 0.5, live: { a: 1 }, elapsed_s: at / 10, left_s: 5 });
+  }
+  for (let number = 1; number <= 1000; number += 1) model.apply('trial', { trial: { number } });
+  assert.ok(model.ring.points() <= 1200 && model.trials.length <= 200 && model.trialCount === 1000);
+  assert.equal(model.trials[0]?.number, 1000);
+  assert.equal(model.current()?.left_s, 5);
+  model.restart();
+  assert.equal(model.ring.points(), 0);
+  assert.equal(model.trialCount, 0);
+  assert.equal(model.job?.id, 'a');
+});
+
+test('the rate of a class is unknown if that of a socket is', () => {
+  const socket = (rate: number | null) => ({ asked_bit_per_s: rate }) as QosSocket;
+  assert.equal(sumOf([socket(1), socket(2)], 'asked_bit_per_s'), 3);
+  assert.equal(sumOf([socket(1), socket(null)], 'asked_bit_per_s'), null);
+  assert.equal(sumOf([], 'asked_bit_per_s'), null);
+});
+
+test('a setting differs only from a default that is a value', () => {
+  assert.equal(isChanged('bbr', 'cubic'), true);
+  assert.equal(isChanged('4096\t16384 4194304', '4096 16384 4194304'), false);
+  assert.equal(isChanged('4096', "64 KiB by the host's memory"), false);
+  assert.equal(isChanged(null, '1'), false);
+});
+
+test('intervals of a row have one scale', () => {
+  const [a, b, c] = positionsOf([{ value: 4, interval: [4, 5] }, { value: 6, interval: null }, null]);
+  assert.ok(a && b && a.low < a.high && a.high < b.value && b.low === b.high);
+  assert.equal(c, null);
+  assert.equal(positionsOf([{ value: 1, interval: null }])[0]?.value, 80);
+});
+
+const compared = (verdict: Verdict, load: number | null = null) =>
+  ({
+    load,
+    verdict,
+    others: [{ verdict, change_percent: null, change_interval: null }],
+  }) as unknown as ComparedRow;
+
+test('the verdict on a run is that of its results, not of single loads', () => {
+  assert.equal(verdictOf([compared('better'), compared('worse', 4)], 0), 'better');
+  assert.equal(verdictOf([compared('better'), compared('worse')], 0), 'mixed');
+  assert.equal(verdictOf([compared('equal'), null], 0), 'equal');
+  assert.equal(verdictOf([compared('equal'), compared('unknown')], 0), 'unknown');
+  assert.equal(verdictOf([], 0), 'unknown');
+});
