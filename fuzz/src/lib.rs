@@ -102,7 +102,7 @@ pub fn daq_message(data: &[u8]) -> Vec<u8> {
     let mut bytes = data.to_vec();
     bytes.resize(bytes.len().max(64), 0);
     bytes[..5].copy_from_slice(b"KGDQ\x01");
-    bytes[5] = bytes[5] % 9;
+    bytes[5] %= 9;
     let longer = if bytes[7] < 128 { 0 } else { u16::from(bytes[7] % 32) };
     bytes[6..8].copy_from_slice(&(64 + longer).to_be_bytes());
     let crc = crc32c::crc32c(&bytes[..60]);
