@@ -14,12 +14,15 @@ const OTHERS: [&str; 4] = ["noisy_neighbour", "cpu_stolen", "generator_late", "g
 /// Whether kagiri says that others used the machine, whatever that did to its trials, or that trials are
 /// invalid though the load was small.
 fn is_disturbed(document: &Value) -> bool {
-    trials(document).iter().any(|trial| {
-        let few = trial["load"].as_f64().is_some_and(|load| load <= FEW_STREAMS);
-        let doubts = trial["doubts"].to_string();
-        let is_spoilt = few || trial["reasons"].to_string().contains("other programs");
-        OTHERS.iter().any(|kind| doubts.contains(kind)) || trial["verdict"] == "invalid" && is_spoilt
-    })
+    // A witness of the limit, from 10 % of a core on.
+    let is_stolen = document["limit"].to_string().contains("the hypervisor took");
+    is_stolen
+        || trials(document).iter().any(|trial| {
+            let few = trial["load"].as_f64().is_some_and(|load| load <= FEW_STREAMS);
+            let doubts = trial["doubts"].to_string();
+            let is_spoilt = few || trial["reasons"].to_string().contains("other programs");
+            OTHERS.iter().any(|kind| doubts.contains(kind)) || trial["verdict"] == "invalid" && is_spoilt
+        })
 }
 
 fn trials(document: &Value) -> &[Value] {

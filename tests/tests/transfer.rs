@@ -140,8 +140,10 @@ fn the_reference_plan_balances() {
     let plan = kagiri_tests::workspace().join("plans/two-pcs.toml");
     let plan = plan.to_str().expect("a path");
     let document = world.measure(&["run", plan, "--json", "--repeat", "1"], PATIENCE).code(0).json();
-    let trials = document["trials"].as_array().expect("trials");
-    assert_eq!(trials.len(), 4);
+    // A trial that others disturbed is made again.
+    let all = document["trials"].as_array().expect("trials");
+    let trials: Vec<&Value> = all.iter().filter(|trial| trial["verdict"] != "invalid").collect();
+    assert_eq!(trials.len(), 4, "{document:#}");
     for trial in trials {
         let of = |name: &str| trial["metrics"][name].as_f64();
         let sent = of("sent_bytes").expect("the sender reported");

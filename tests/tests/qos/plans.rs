@@ -182,7 +182,7 @@ fn wrong_policy_is_refused_before_anything_starts() {
         ("hosts = ['robots']", "hosts = ['robot-*']", "names the host 'robot-*'"),
         ("hosts = ['robots']", "", "qos.hosts"),
         ("hosts = ['robots']", "hosts = 5", "expected a list of hosts"),
-        ("qos.policy", "qos.policies", "expected policy, hosts or coordinator"),
+        ("qos.policy", "qos.policies", "expected one of policy, hosts, coordinator"),
         ("hosts = ['robots']", "hosts = ['robots']\ncoordinator = 'here'", "outside of the lab"),
         ("hosts = ['robots']", "hosts = ['robots']\ncoordinator = 'nas'", "names the host 'nas'"),
     ] {
