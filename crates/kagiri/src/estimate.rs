@@ -114,7 +114,7 @@ impl Estimate {
         self.loads.values().any(|(plan, _)| plan.fixed.is_none())
     }
 
-    /// A search begins, or goes on after the trials that it has already.
+    /// A search begins, or continues after the trials that it has already.
     pub fn search_begins(&mut self, variant: &str, kept: &[TrialResult]) {
         if let Some(left) = self.to_come.get_mut(variant) {
             *left = left.saturating_sub(1);
@@ -123,7 +123,7 @@ impl Estimate {
         self.update_bound();
     }
 
-    /// A search has ended before this run went on.
+    /// A search had ended before this run was continued.
     pub fn search_skipped(&mut self, variant: &str) {
         let searches = f64::from(self.to_come.values().sum::<u32>().max(1));
         self.budget_s = self.budget_s.map(|budget_s| budget_s * (searches - 1.0) / searches);

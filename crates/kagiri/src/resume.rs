@@ -1,4 +1,4 @@
-//! Says that a run broke off, and how it goes on (`kagiri run --resume`).
+//! Says that a run broke off, and how to continue it (`kagiri run --resume`).
 
 use base::outcome::{Run, State};
 use report::text::plain;
@@ -13,7 +13,7 @@ pub fn is_broken_off(summary: &RunSummary) -> bool {
     summary.trials > 0 && matches!(summary.state, State::Interrupted | State::Failed)
 }
 
-/// The command that goes on with a run that broke off after its first trial; `None` for any other run.
+/// The command that continues a run that broke off after its first trial; `None` for any other run.
 pub fn command(run: &Run) -> Option<String> {
     let broke_off = matches!(run.state, State::Interrupted | State::Failed) && !run.trials.is_empty();
     broke_off.then(|| format!("kagiri run --resume {}", plain(&run.run)))

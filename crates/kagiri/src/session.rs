@@ -118,7 +118,7 @@ impl Session {
         self.run_or_resume(plan, None, common, hosts)
     }
 
-    /// [`Self::run_plan`]; `stored` is the run of this plan that goes on.
+    /// [`Self::run_plan`]; `stored` is the run of this plan to continue.
     fn run_or_resume(
         mut self,
         plan: &Plan,

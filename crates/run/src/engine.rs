@@ -36,7 +36,7 @@ pub enum Event<'a> {
     Preparing {
         variant: &'a str,
         repetition: u32,
-        /// Trials of this search that a run which goes on has already.
+        /// Trials of this search that a continued run has already.
         kept: &'a [TrialResult],
     },
     TrialBegan {
@@ -149,7 +149,7 @@ struct Engine<'a> {
 impl Engine<'_> {
     /// Measures all repetitions of all variants; `false` if interrupted.
     fn all(&mut self) -> Result<bool, RunError> {
-        // A run that goes on is at the search of its last trial; those before it have ended.
+        // A continued run is at the search of its last trial; those before it have ended.
         let mut reached = self.run.trials.last().map(|last| (last.repetition, last.variant.clone()));
         for repetition in 1..=self.plan.repeats {
             // Every other repetition goes through the variants backwards, so that a drift favours none of

@@ -1,4 +1,4 @@
-//! A run that broke off and goes on: what is kept of it, and what has changed since.
+//! A run that broke off and is continued: what is kept of it, and what has changed since.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::run_error::RunError;
 use crate::search;
 use crate::time_budget::TimeBudget;
 
-/// The environment's list of the times at which a run went on.
+/// The environment's list of the times at which a run was continued.
 const RESUMED: &str = "resumed";
 /// Facts that hold the text of files that a plan names. Other files would be another plan.
 const FILES: [(&str, &str); 2] = [("lab", "the plan's lab"), ("qos", "a policy of the plan")];
@@ -111,7 +111,7 @@ pub(crate) fn take_unavailable(run: &mut Run) -> Vec<String> {
     found
 }
 
-/// Trials that were cut, or broke off, count only for the searches that went on after them.
+/// Trials that were cut, or broke off, count only for searches that continued after them.
 fn remove_cut_trials(trials: &mut Vec<Trial>) {
     let Some(last) = trials.last() else { return };
     let (variant, repetition) = (last.variant.clone(), last.repetition);

@@ -1,4 +1,4 @@
-//! A run before its next trial: a new one, or one that broke off and goes on.
+//! A run before its next trial: a new one, or one that broke off and is continued.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Setting<'a> {
     pub environment: BTreeMap<String, Value>,
     /// What accompanies the trials.
     pub beside: Beside,
-    /// The stored run that goes on, which has this id.
+    /// The stored run to continue, which has this id.
     pub stored: Option<Run>,
 }
 

@@ -79,7 +79,7 @@ impl Store {
         self.load(run_id)
     }
 
-    /// Store what is known of a run beside its trials while it goes on.
+    /// Store what is known of a run beside its trials while it is measured.
     ///
     /// # Errors
     /// No such run, numbers that are not finite, a full disk.

@@ -1,4 +1,4 @@
-//! The agents that joined where the server was told, as they were last listed.
+//! The agents that joined at the endpoint of `--fleet`, as they were last listed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -46,7 +46,7 @@ enum Piece {
     Ended { code: Option<i32>, stderr: String },
 }
 
-/// Kills a command whose answer nobody waits for any more.
+/// Kills a command whose request has ended.
 struct Running(Arc<Mutex<Child>>);
 
 impl Drop for Running {

@@ -58,7 +58,7 @@ fn run_in(dir: &Path, settings: &Value, acts: &[(Moment, Act)], before: impl FnO
     made_in(dir, &plan_of(settings), None, acts, before)
 }
 
-/// [`run_in`]; `stored` is the run that goes on.
+/// [`run_in`]; `stored` is the run to continue.
 fn made_in(
     dir: &Path,
     plan: &Plan,

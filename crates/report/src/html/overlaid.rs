@@ -2,10 +2,10 @@
 
 use base::outcome::{Axis, Figure, Layer, Marks, Run, Tone};
 
-/// In the order of the variants. More lines than tones could not be told apart.
+/// In the order of the variants. More lines than tones could not be distinguished.
 const TONES: [Tone; 6] = [Tone::First, Tone::Second, Tone::Third, Tone::Fourth, Tone::Fifth, Tone::Sixth];
 
-/// The figures at the capacity that at least two variants have, if their lines can be told apart.
+/// The figures at the capacity that at least two variants have, if their lines can be distinguished.
 pub(super) fn figures(run: &Run) -> Vec<Figure> {
     let named = run.variants.iter().map(|variant| (variant.name.as_str(), &variant.account.figures[..]));
     overlaid(&named.collect::<Vec<_>>())

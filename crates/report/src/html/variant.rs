@@ -10,7 +10,7 @@ use crate::text::unbroken;
 use crate::words;
 use base::format::{Scale, UNKNOWN, capitalized, number, quantity, range};
 
-/// Figures and the limit first, tables last: whoever wants a number opens them.
+/// Figures and the limit come first; tables come last, and are folded.
 pub(super) fn section(run: &Run, variant: &VariantOutcome, index: usize, extras: &Extras) -> Markup {
     let rows = digest::rows(run, &variant.name);
     let several = run.variants.len() > 1;

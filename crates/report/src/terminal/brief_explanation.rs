@@ -74,7 +74,7 @@ fn fitted(answer: &str, blocks: &[String], doubts: &[String], style: Style) -> S
     style.spell(text + &rest)
 }
 
-/// The table of at most so many resources.
+/// The table of resources, of at most the given number.
 fn costs(outcome: &VariantOutcome, most: usize, unit: &str, style: &Style) -> String {
     let mut all: Vec<(&Resource, &Saturation)> = outcome.saturation.iter().collect();
     let exhausted_at = |(_, one): &(&Resource, &Saturation)| one.saturates_at.unwrap_or(f64::INFINITY);

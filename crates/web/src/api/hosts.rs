@@ -1,4 +1,4 @@
-//! This machine, and the agents that join where the server was told.
+//! This machine, and the agents that join at the endpoint of `--fleet`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub async fn list(State(app): State<Shared>) -> ApiResult<Json<Value>> {
     refresh(&app).await;
     let is_used = app.jobs.snapshot().iter().any(|job| job.state.is_active() && job.targets.uses_fleet());
     match app.agents.problem() {
-        // While a run listens for them, nobody else can.
+        // While a run listens for them, no other process can.
         Some(problem) if !is_used => {
             Err(ApiError::new(StatusCode::BAD_GATEWAY, format!("the agents cannot be listed: {problem}")))
         }

@@ -120,7 +120,7 @@ impl JobStream {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.published = chunk.end.unwrap_or(state.published);
         state.has_ended |= chunk.is_last;
-        // Without a viewer nobody receives it.
+        // It fails only if no viewer is connected.
         let _ = self.sender.send(chunk);
     }
 }

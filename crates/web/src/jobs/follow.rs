@@ -14,7 +14,7 @@ use super::{Jobs, files};
 use crate::program::message_of;
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often the job itself is sent while only its time goes on.
+/// How often the job itself is sent while only its elapsed time changes.
 const JOB_EVERY: Duration = Duration::from_secs(1);
 const STDERR_BYTES: u64 = 16 * 1024;
 /// Exit code of a run that was stopped.
@@ -27,7 +27,7 @@ pub fn start(jobs: &Arc<Jobs>, id: &str, child: Option<Child>) {
     let (shared, name) = (Arc::clone(jobs), id.to_owned());
     let thread = std::thread::Builder::new().name("job".into());
     if let Err(error) = thread.spawn(move || Follower::new(&shared, &name, child).run()) {
-        // The process goes on; its run is stored.
+        // The process continues; its run is stored.
         let mut all = jobs.lock();
         if let Some(job) = all.get_mut(id) {
             job.message = Some(format!("its progress cannot be followed: {error}"));

@@ -230,7 +230,7 @@ impl Jobs {
     fn changed(&self, id: &str) {
         let Ok(view) = self.view(id) else { return };
         let data = view.to_string();
-        // Without a viewer nobody receives it.
+        // It fails only if no viewer is connected.
         let _ = self.changes.send(frame(None, "jobs", &data).into());
         let bytes = frame(None, "job", &data).into();
         self.stream(id).send(Chunk { end: None, bytes, is_last: false });

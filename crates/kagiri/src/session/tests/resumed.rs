@@ -36,7 +36,7 @@ fn result(run: &Run) -> Value {
     json!({ "trials": trials, "variants": variants, "capacity": run.capacity, "doubts": run.doubts })
 }
 
-/// Breaks a run off at one of its trials, and goes on.
+/// Breaks a run off at one of its trials, and continues it.
 fn assert_goes_on(plan: &Plan, whole: &Run, cut: u32, act: Act) {
     let dir = tempfile::tempdir().unwrap();
     let broken = made_in(dir.path(), plan, None, &[(("load", "progress", cut), act)], || {});
