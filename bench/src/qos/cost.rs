@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sys::child::Child;
+
 use crate::fleet::fixture::Watched;
 use crate::record::Row;
 use crate::suite::Found;
@@ -13,10 +15,10 @@ const IDLE: &str = "984";
 const BUSY: &str = "16";
 const SETTLE: Duration = Duration::from_secs(3);
 
-pub const ACCEPT: &str = "import socket, sys\n\
+const ACCEPT: &str = "import socket, sys\n\
     server = socket.create_server((sys.argv[1], 7001), backlog=2000)\n\
     print('ready', flush=True)\nheld = []\nwhile True: held.append(server.accept()[0])\n";
-pub const CONNECT: &str = "import resource, socket, sys, time\n\
+const CONNECT: &str = "import resource, socket, sys, time\n\
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n\
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))\n\
     held = [socket.create_connection((sys.argv[1], 7001)) for _ in range(int(sys.argv[2]))]\n\
@@ -29,11 +31,7 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
     let scene = Scene::open(settings, &lab, "20Mbit/s", Peer::None)?;
     let seconds = settings.pace.full_or(20, 3);
     let mut row = Row::new("kagiri qos run with 1000 sockets, 16 of them sending", "% of a core");
-    let [accept, connect] = [scene.file("accept.py", ACCEPT)?, scene.file("connect.py", CONNECT)?];
-    let mut server = scene.start("base", "python3", &[&text(&accept)?, &scene.base])?;
-    server.wait_line(WITHIN, |line| line == "ready")?;
-    let mut client = scene.start("robots", "python3", &[&text(&connect)?, &scene.base, IDLE])?;
-    client.wait_line(WITHIN, |line| line == "connected")?;
+    let _idle = scene.hold_connections(IDLE)?;
     for _ in 0..settings.pace.full_or(settings.pairs, 1) {
         let (percent, noise) = settings.pace.measured(|| {
             let mut iperf3 =
@@ -61,4 +59,17 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Found> {
          sockets it looks every 100 ms."
     ))
     .with_rows([row.goal_ours("<= 3 % of a core")]))
+}
+
+impl Scene<'_> {
+    /// Opens this number of connections of a Python program, which send nothing. They end with
+    /// these processes.
+    pub fn hold_connections(&self, count: &str) -> anyhow::Result<[Child; 2]> {
+        let [accept, connect] = [self.file("accept.py", ACCEPT)?, self.file("connect.py", CONNECT)?];
+        let mut server = self.start("base", "python3", &[&text(&accept)?, &self.base])?;
+        server.wait_line(WITHIN, |line| line == "ready")?;
+        let mut client = self.start("robots", "python3", &[&text(&connect)?, &self.base, count])?;
+        client.wait_line(WITHIN, |line| line == "connected")?;
+        Ok([server, client])
+    }
 }

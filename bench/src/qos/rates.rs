@@ -70,15 +70,8 @@ pub fn measure_killed(settings: &Settings) -> anyhow::Result<Found> {
     let lab = settings.labs.lab("bench-qos", LAB)?;
     let scene = Scene::open(settings, &lab, "100Mbit/s", Peer::None)?;
     let mut row = Row::new("until no connection has a rate", "ms");
-    let [accept, connect, kill] = [
-        scene.file("accept.py", super::cost::ACCEPT)?,
-        scene.file("connect.py", super::cost::CONNECT)?,
-        scene.file("kill.py", KILL)?,
-    ];
-    let mut server = scene.start("base", "python3", &[&text(&accept)?, &scene.base])?;
-    server.wait_line(WITHIN, |line| line == "ready")?;
-    let mut client = scene.start("robots", "python3", &[&text(&connect)?, &scene.base, CONNECTIONS])?;
-    client.wait_line(WITHIN, |line| line == "connected")?;
+    let kill = scene.file("kill.py", KILL)?;
+    let _idle = scene.hold_connections(CONNECTIONS)?;
     for _ in 0..settings.pace.full_or(settings.pairs, 1) {
         let (took_ms, noise) = settings.pace.measured(|| {
             let daemon = scene.enforce(60)?;

@@ -23,7 +23,7 @@ fn trials(run: &Value) -> &Vec<Value> {
 }
 
 /// Of each trial: its number, variant, repetition, and when it began.
-fn told(trials: &[Value]) -> Vec<[&Value; 4]> {
+fn results_of(trials: &[Value]) -> Vec<[&Value; 4]> {
     const KEYS: [&str; 4] = ["number", "variant", "repetition", "started_at"];
     trials.iter().map(|trial| KEYS.map(|key| &trial[key])).collect()
 }
@@ -57,7 +57,7 @@ fn killed_run_goes_on_with_its_variants_and_repetitions() {
     let after = stored(&world, &id);
     assert_eq!((&after["state"], &after["failure"]), (&"complete".into(), &Value::Null));
     let (first, all) = (trials(&before), trials(&after));
-    assert_eq!(told(&all[..2]), told(first), "finished trials are kept");
+    assert_eq!(results_of(&all[..2]), results_of(first), "finished trials are kept");
     let of = |trial: &Value| (trial["variant"].as_str().map(str::to_owned), trial["repetition"].as_u64());
     let expected = [("one", 1), ("four", 1), ("four", 2), ("one", 2)];
     let expected: Vec<_> = expected.map(|(name, n)| (Some(name.to_owned()), Some(n))).into();
@@ -110,7 +110,7 @@ fn killed_run_in_the_lab_of_its_plan_goes_on() {
     let after = ended.json();
     assert_eq!((&after["run"], &after["state"]), (&before["run"], &"complete".into()));
     assert!(kept >= 1 && trials(&after).len() > kept, "{kept} of {}", trials(&after).len());
-    assert_eq!(told(&trials(&after)[..kept]), told(trials(&before)));
+    assert_eq!(results_of(&trials(&after)[..kept]), results_of(trials(&before)));
     assert!(after["capacity"]["value"].as_f64().is_some_and(|value| value >= 1.0), "{}", after["capacity"]);
     world.assert_nothing_left(ended.pid);
 }
