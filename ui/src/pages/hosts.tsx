@@ -73,7 +73,9 @@ function HostTable({ hosts }: { hosts: Host[] }) {
                 <Badge tone={TONES[host.state]}>{t.hosts.states[host.state]}</Badge>
                 {host.state === 'lost' && <small>{t.hosts.lostHelp}</small>}
               </td>
-              <td data-label={columns.running}>{host.running ?? '–'}</td>
+              <td data-label={columns.running}>
+                {host.running ? <a href={`/live/${host.running}`}>{host.running}</a> : '–'}
+              </td>
               <td class="number" data-label={columns.cores}>
                 {host.cores ?? '–'}
               </td>
@@ -93,7 +95,8 @@ function HostTable({ hosts }: { hosts: Host[] }) {
 }
 
 function clockWords(host: Host, say: (offset: string, bound: string) => string): string {
-  if (host.clock_offset_us === null) return '–';
+  // A clock does not differ from itself.
+  if (host.is_this || host.clock_offset_us === null) return '–';
   return say(quantity(host.clock_offset_us, 'us'), quantity(host.clock_bound_us, 'us'));
 }
 
