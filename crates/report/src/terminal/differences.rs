@@ -49,16 +49,20 @@ pub fn circumstances(comparison: &Comparison) -> Vec<String> {
     let mut all = Vec::new();
     for pair in &comparison.pairs {
         let of = if has_many { side(&pair.b, comparison.runs.len() > 1) + ", " } else { String::new() };
-        if pair.limits != [Resource::None; 2] {
-            all.push(format!("{of}limit: {}", limits(pair.limits)));
+        match pair.limits {
+            [Resource::None, Resource::None] => {}
+            [a, b] if a == b => all.push(format!("{of}limit of both: {}", a.label())),
+            both => all.push(format!("{of}limit: {}", limits(both))),
         }
         all.extend(pair.settings.iter().map(|fact| format!("{of}setting {}", setting(fact))));
     }
     let run_facts = [("plan", &comparison.plan), ("environment", &comparison.environment)];
     let facts = run_facts.iter().flat_map(|(title, facts)| facts.iter().map(move |fact| (title, fact)));
+    // The names of the runs are above.
+    let facts = facts.filter(|(title, fact)| **title != "plan" || fact.key != "name");
     all.extend(facts.map(|(title, fact)| format!("{title}, {}", run_fact(fact))));
     all.extend(by_chance(comparison));
-    all.iter().map(|sentence| capitalized(sentence)).collect()
+    all.iter().map(|sentence| capitalized(&sentence.replace(" -> ", " → "))).collect()
 }
 
 /// What the store calls a capacity among the metrics.
