@@ -39,6 +39,16 @@ fn small_largest_buffer_on_a_long_path_is_found_by_trials_and_nothing_is_kept() 
     let interval = answer["confirmation"]["interval"].as_array().expect("an interval");
     assert!(interval[0].as_f64() > Some(0.05), "{answer:#}");
     assert!(ended.stderr.contains("scatter of a block"), "{}", ended.stderr);
+    // The random order can be repeated: its seed is stored with the run.
+    let run =
+        world.run(&["runs", "show", answer["runs"][0].as_str().expect("a run"), "--json"]).code(0).json();
+    assert_eq!(run["environment"]["trial_order"]["random_blocks_seed"], answer["order_seed"], "{answer:#}");
+    let trials = run["trials"].as_array().expect("trials");
+    let firsts: Vec<&str> = trials.chunks(4).filter_map(|block| block[0]["variant"].as_str()).collect();
+    assert_eq!(firsts.len(), 6, "{firsts:?}");
+    assert!(trials.chunks(4).all(|block| block[0]["variant"] == block[3]["variant"]), "{firsts:?}");
+    let guards = answer["guards"].as_array().expect("guards");
+    assert!(guards.contains(&"retransmits".into()), "{answer:#}");
     assert_eq!(wmem_of(&lab, &world, "a"), before);
 }
 
@@ -83,6 +93,11 @@ fn loopback_is_not_limited_by_buffers_and_no_difference_is_an_answer() {
     assert!(["no_difference", "not_confirmed"].contains(&conclusion), "{same:#}");
     let detectable = same["candidates"][0]["detectable_change"].as_f64().expect("a number");
     assert!(detectable <= -0.05, "{same:#}");
+    let words = ["tune", "auto", "plan.toml", "--try", "tcp_no_metrics_save=1", "--blocks", "2", "--export"];
+    let words = [&words[..], &["sysctl.d"]].concat();
+    let nothing = Live::start(net.on_with_mounts("a", &world.command(&words))).end(PATIENCE);
+    assert_eq!(nothing.stdout, "", "{}", nothing.stderr);
+    nothing.fails(1, &["nothing is exported", "Undecided"]);
     let mut cat = Command::new("cat");
     cat.arg("/proc/sys/net/ipv4/tcp_no_metrics_save").current_dir(world.path(""));
     assert_eq!(Live::start(net.on("a", &cat)).end(PATIENCE).stdout.trim(), "0");

@@ -50,7 +50,7 @@ impl Scene {
     /// Rates to which the sender's connections are limited, in Mbit/s, as ss(8) reads them from the kernel.
     fn limits(&self) -> Vec<f64> {
         let mut ss = Command::new("ss");
-        ss.args(["-tinH", "state", "established", "dport = :5201"]);
+        ss.args(["-tinH", "state", "established", "dport = :5201"]).current_dir("/");
         let text = Live::start(self.net.on("a", &ss)).end(PATIENCE).code(0).stdout;
         let rates = text.split("pacing_rate ").skip(1).filter_map(|rest| rest.split_whitespace().next());
         let limits = rates.filter_map(|rate| rate.split_once('/')?.1.strip_suffix("bps")?.parse().ok());

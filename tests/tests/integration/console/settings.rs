@@ -16,13 +16,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The value of a setting of host `a`, as the kernel has it.
 fn value(net: &Namespaces, name: &str) -> String {
     let mut cat = Command::new("cat");
-    cat.arg(format!("/proc/sys/net/ipv4/{name}"));
+    cat.arg(format!("/proc/sys/net/ipv4/{name}")).current_dir("/");
     Live::start(net.on("a", &cat)).end(PATIENCE).code(0).stdout.trim().to_owned()
 }
 
 fn set_by_others(net: &Namespaces, name: &str, to: &str) {
     let mut sysctl = Command::new("sysctl");
-    sysctl.args(["-q", "-w", &format!("net.ipv4.{name}={to}")]);
+    sysctl.args(["-q", "-w", &format!("net.ipv4.{name}={to}")]).current_dir("/");
     Live::start(net.on("a", &sysctl)).end(PATIENCE).code(0);
 }
 

@@ -6,6 +6,9 @@ use tune::setting::Setting;
 
 use crate::exit::Failure;
 
+/// The end of the error about an unknown setting.
+pub const LISTED_BY: &str = "; 'kagiri tune list --full' lists all";
+
 /// A setting of this host, with a value that it may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
@@ -49,7 +52,7 @@ pub fn split(text: &str) -> Result<(&'static Setting, String), Failure> {
         )));
     };
     let setting = find(name)
-        .map_err(|unknown| Failure::usage(format!("{unknown}; 'kagiri tune list --full' lists all")))?;
+        .map_err(|unknown| Failure::usage(format!("{unknown}{LISTED_BY}")))?;
     let value = setting.check(value, &Kernel::live().congestion_controls()).map_err(Failure::usage)?;
     Ok((setting, value))
 }

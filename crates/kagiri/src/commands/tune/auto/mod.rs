@@ -195,7 +195,9 @@ pub fn check(
         return Err(("toml", why));
     }
     Goal::new(&plan.workload, goal).map_err(|why| ("metric", why))?;
-    read_candidates(candidates).map_err(|why| ("settings", why.to_string()))?;
+    // A page has the list of settings, and no terminal.
+    let without_command = |why: Failure| why.to_string().replace(assignment::LISTED_BY, "");
+    read_candidates(candidates).map_err(|why| ("settings", without_command(why)))?;
     match blocks {
         Some(count) if !BLOCKS.contains(&i64::from(count)) => {
             Err(("blocks", format!("{count}: expected {} to {}", BLOCKS.start(), BLOCKS.end())))
