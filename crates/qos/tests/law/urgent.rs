@@ -217,7 +217,7 @@ fn bulk_of_many_slow_sockets_follows_a_link_whose_rate_changes() {
                 format!("{receiver:?}, {at_once} at once, {link} bit/s: bulk {bulk} of {left}, {alarms}");
             eprintln!("{place}");
             // At 5 Mbit/s an alarm takes 33 ms of its 38.
-            assert!(alarms >= if link > 5e6 { 0.97 } else { 0.7 }, "{place}");
+            assert!(alarms >= if link > 5e6 { 0.97 } else { 0.65 }, "{place}");
             // In the last phase bulk has 3 s for ten times its rate.
             assert!(bulk > if at == 4 { 0.75 } else { 0.85 } * left, "{place}");
         }

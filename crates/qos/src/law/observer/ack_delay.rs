@@ -10,18 +10,17 @@ use super::socket::Progress;
 
 /// How long a receiver waits for a second segment, in seconds.
 const DELAYED_ACK_S: f64 = 0.04;
-/// A longer time between segments does not tell a receiver that acknowledges each from one whose timer ends.
-const COUNTED_S: f64 = 0.75 * DELAYED_ACK_S;
+/// Share of it, of the time between two segments and of the round-trip time beyond the least, from which on a
+/// single ACK counts as one that the receiver's timer sent.
+const TIMER_SHARE: f64 = 0.75;
 /// What a tick leaves of the counts of the ticks before: half a second counts.
 const KEPT: f64 = 0.9;
 /// With two segments at once an even number is on its way, but for the end of what a program wrote.
 const ODD_MIN: f64 = 0.2;
 
-/// Counts of the bulk sockets of one peer in the last ticks.
+/// Whether the bulk sockets of one peer send single segments: counts of the last ticks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AckDelay {
-    delivered: f64,
-    acks: f64,
     /// Sockets with data on its way, and those of them with an odd number of segments.
     sockets: f64,
     odd: f64,
@@ -30,30 +29,26 @@ pub struct AckDelay {
 impl AckDelay {
     /// A tick has passed.
     pub fn forget(&mut self) {
-        for count in [&mut self.delivered, &mut self.acks, &mut self.sockets, &mut self.odd] {
-            *count *= KEPT;
-        }
+        self.sockets *= KEPT;
+        self.odd *= KEPT;
     }
 
     /// Takes a socket that sends at a rate of the law.
     pub fn observe(&mut self, one: &Progress) {
-        if one.spacing_s < COUNTED_S {
-            self.delivered += f64::from(one.delivered_segments);
-            self.acks += f64::from(one.acks);
-        }
         self.sockets += f64::from(one.sample.unacked.min(1));
         self.odd += f64::from(one.sample.unacked % 2);
     }
 
-    /// Seconds of the socket's round-trip time in which the receiver waited.
-    pub fn wait_s(&self, spacing_s: f64) -> f64 {
-        if self.odd <= ODD_MIN * self.sockets || self.acks == 0.0 {
+    /// Seconds of this round-trip time in which the receiver waited.
+    pub fn wait_s(&self, one: &Progress, rtt_s: f64) -> f64 {
+        if self.odd <= ODD_MIN * self.sockets || one.acks == 0 {
             return 0.0;
         }
-        if spacing_s >= DELAYED_ACK_S {
-            return DELAYED_ACK_S;
-        }
-        (self.delivered / self.acks - 1.0).clamp(0.0, 1.0) * spacing_s
+        let pairs = (f64::from(one.delivered_segments) / f64::from(one.acks) - 1.0).clamp(0.0, 1.0);
+        let least_s = TIMER_SHARE * DELAYED_ACK_S;
+        let is_timer = one.spacing_s >= least_s && rtt_s - f64::from(one.sample.min_rtt_us) * 1e-6 >= least_s;
+        let single_s = if is_timer { DELAYED_ACK_S } else { 0.0 };
+        pairs * one.spacing_s.min(DELAYED_ACK_S) + (1.0 - pairs) * single_s
     }
 }
 
@@ -64,41 +59,43 @@ mod tests {
     use super::*;
     use crate::law::SocketSample;
 
+    fn progress(unacked: u32, delivered_segments: u32, acks: u32, spacing_s: f64) -> Progress {
+        Progress {
+            sample: SocketSample { unacked, min_rtt_us: 10_000, ..sample(1) },
+            rtt_s: None,
+            spacing_s,
+            acks,
+            delivered_segments,
+            delivered_in_two: 0,
+            retransmitted_segments: 0,
+            delivered_bit_per_s: 0.0,
+        }
+    }
+
     /// After a second in which these numbers of segments were on their way in turn.
-    fn after(unacked: [u32; 2], delivered_segments: u32, acks: u32, spacing_s: f64) -> AckDelay {
+    fn after(unacked: [u32; 2]) -> AckDelay {
         let mut delay = AckDelay::default();
         for tick in 0..20 {
             delay.forget();
-            delay.observe(&Progress {
-                sample: SocketSample { unacked: unacked[tick % 2], ..sample(1) },
-                rtt_s: None,
-                spacing_s,
-                acks,
-                delivered_segments,
-                delivered_in_two: 0,
-                retransmitted_segments: 0,
-                delivered_bit_per_s: 0.0,
-            });
+            delay.observe(&progress(unacked[tick % 2], 4, 2, 0.012));
         }
         delay
     }
 
     #[test]
     fn receiver_waits_for_the_second_of_single_segments_alone() {
-        let single = after([1, 2], 4, 2, 0.012);
-        assert!((single.wait_s(0.012) - 0.012).abs() < 1e-9 && (single.wait_s(0.02) - 0.02).abs() < 1e-9);
-        assert_eq!(single.wait_s(0.1), 0.04, "its timer ends");
-        assert_eq!(after([2, 4], 4, 2, 0.012).wait_s(0.012), 0.0, "two at once");
-        assert_eq!(after([1, 2], 4, 4, 0.012).wait_s(0.012), 0.0, "each is acknowledged");
-        assert_eq!(AckDelay::default().wait_s(0.012), 0.0, "nothing is known");
-    }
-
-    #[test]
-    fn single_acks_of_sockets_that_send_rarely_say_nothing_of_the_receiver() {
-        let mut delay = after([1, 2], 4, 2, 0.012);
-        let rarely = after([1, 0], 1, 1, 0.1);
-        assert_eq!((rarely.delivered, rarely.acks), (0.0, 0.0));
-        (0..200).for_each(|_| delay.forget());
-        assert!((delay.wait_s(0.012) - 0.012).abs() < 1e-9, "what was known last counts");
+        let single = after([1, 2]);
+        let wait_ms = |delay: AckDelay, segments, acks, spacing_ms: f64, rtt_ms: f64| {
+            let wait_s = delay.wait_s(&progress(1, segments, acks, spacing_ms / 1000.0), rtt_ms / 1000.0);
+            (wait_s * 1000.0).round()
+        };
+        assert_eq!(wait_ms(single, 4, 2, 12.0, 22.0), 12.0);
+        assert_eq!(wait_ms(single, 3, 2, 12.0, 22.0), 6.0, "one of two acknowledges two");
+        assert_eq!(wait_ms(single, 4, 4, 12.0, 22.0), 0.0, "each is acknowledged");
+        assert_eq!(wait_ms(single, 1, 1, 100.0, 50.0), 40.0, "a timer ends");
+        assert_eq!(wait_ms(single, 1, 1, 100.0, 12.0), 0.0, "each is acknowledged");
+        assert_eq!(wait_ms(after([2, 4]), 4, 2, 12.0, 22.0), 0.0, "two at once");
+        assert_eq!(wait_ms(after([1, 0]), 1, 1, 100.0, 50.0), 40.0, "rarely any");
+        assert_eq!(wait_ms(AckDelay::default(), 4, 2, 12.0, 22.0), 0.0, "nothing is known");
     }
 }

@@ -181,7 +181,7 @@ impl Observer {
             match settings.classes.get(one.sample.class) {
                 Some(ClassSettings::Bulk { .. }) if one.delivered_in_two >= SEGMENTS_MIN => {
                     let peer = self.peers.get(&one.sample.peer);
-                    let wait_s = peer.map_or(0.0, |peer| peer.ack_delay.wait_s(one.spacing_s));
+                    let wait_s = peer.map_or(0.0, |peer| peer.ack_delay.wait_s(one, rtt_s));
                     bulk.entry(one.sample.peer).or_default().push(rtt_s - wait_s);
                 }
                 Some(class) if one.delivered_segments > 0 => {
