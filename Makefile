@@ -55,7 +55,7 @@ check:
 	CUSTOM_LIBFUZZER_PATH=/none/libfuzzer.a cargo clippy --workspace --all-targets -- -D warnings
 
 bench: build
-	set -e; for suite in stream fleet lab qos timeline; do \
+	set -e; for suite in stream fleet lab qos timeline console; do \
 	  cargo run --release --package kagiri-bench -- $$suite; done
 	cargo run --release --package kagiri-bench -- transfer $(if $(IPERF3),--iperf3 $(IPERF3))
 	cargo run --release --package kagiri-bench -- daq $(if $(NEPER),--neper $(NEPER))

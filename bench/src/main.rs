@@ -5,6 +5,7 @@
 //! beside every pair, and no pair is left out.
 
 mod builds;
+mod console;
 mod daq;
 mod exchange;
 mod files;
@@ -34,6 +35,8 @@ struct Cli {
 enum What {
     /// Hot paths before and after a change, by two builds of kagiri
     Builds(builds::BuildsArgs),
+    /// Pages of the console that watch a run
+    Console(console::ConsoleArgs),
     /// Events built from many sources at once
     Daq(daq::Settings),
     /// Requests and messages in a closed loop, against wrk, oha and sockperf
@@ -57,6 +60,7 @@ enum What {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().what {
         What::Builds(builds) => builds.perform(),
+        What::Console(console) => console.perform(),
         What::Daq(daq) => daq.perform(),
         What::Exchange(exchange) => exchange.perform(),
         What::Files(files) => files.perform(),

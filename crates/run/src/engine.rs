@@ -26,7 +26,7 @@ pub use crate::sampled::own_facts;
 use crate::sampled::{Standing, Target, watch};
 use crate::search::{self, Step, TrialResult};
 pub use crate::start::Setting;
-use crate::{alike, companions, outcome, placed, resume, start, trial, tuning};
+use crate::{alike, companions, order, outcome, placed, resume, start, trial, tuning};
 
 pub enum Event<'a> {
     /// A search that had ended before the run broke off is left out.
@@ -152,13 +152,8 @@ impl Engine<'_> {
         // A continued run is at the search of its last trial; those before it have ended.
         let mut reached = self.run.trials.last().map(|last| (last.repetition, last.variant.clone()));
         for repetition in 1..=self.plan.repeats {
-            // Every other repetition goes through the variants backwards, so that a drift favours none of
-            // them.
-            let mut order: Vec<_> = self.variants.iter().collect();
-            if repetition % 2 == 0 {
-                order.reverse();
-            }
-            for variant in order {
+            for at in order::of_repetition(&self.run.environment, repetition, self.variants.len()) {
+                let variant = &self.variants[at];
                 let name = &variant.variant.name;
                 if reached.as_ref().is_some_and(|(at, of)| (*at, of) != (repetition, name)) {
                     self.observer.event(Event::Skipped { variant: name });

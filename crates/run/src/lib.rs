@@ -4,6 +4,7 @@ mod alike;
 pub mod companions;
 pub mod engine;
 pub mod explain;
+pub mod order;
 mod outcome;
 mod placed;
 pub mod recover;

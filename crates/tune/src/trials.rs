@@ -17,9 +17,9 @@ pub struct Blocks {
     pub left_out: usize,
 }
 
-/// Blocks of two repetitions each: the engine goes through the variants forwards in the first and backwards
-/// in the second, so that a steady drift falls on all variants alike. `repetitions`: for each repetition, in
-/// their order, the value of each variant; `None`: its trial is not usable.
+/// Blocks of two repetitions each: the engine goes through the variants in a random order in the first and in
+/// its reverse in the second, so that a steady drift falls on all variants alike. `repetitions`: for each
+/// repetition, in their order, the value of each variant; `None`: its trial is not usable.
 pub fn blocks(repetitions: &[Vec<Option<f64>>]) -> Blocks {
     let pairs: Vec<&[Vec<Option<f64>>]> = repetitions.chunks_exact(2).collect();
     let block = |pair: &&[Vec<Option<f64>>]| -> Option<Vec<f64>> {

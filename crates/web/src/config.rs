@@ -31,11 +31,28 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
+/// Options of `kagiri tune auto`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TuneOptions {
+    /// `NAME=VALUE`, one candidate each; none: kagiri chooses.
+    #[serde(default)]
+    pub settings: Vec<String>,
+    #[serde(default)]
+    pub metric: Option<String>,
+    #[serde(default)]
+    pub blocks: Option<u32>,
+}
+
 /// What only the program's commands know.
 pub trait Commands: Send + Sync {
     /// Checks a plan as `kagiri run` does. `folder`: paths in the plan are relative to it.
     /// Errors: the first problem of the plan.
     fn check_plan(&self, text: &str, folder: &Path) -> Result<CheckedPlan, PlanProblem>;
+
+    /// Checks the options of `kagiri tune auto` for a valid plan, as the command does before it measures.
+    /// Errors: the first problem, with the key of [`TuneOptions`] or `toml`.
+    fn check_tune(&self, text: &str, options: &TuneOptions) -> Result<(), PlanProblem>;
 
     /// The help of a command in one sentence. `command`: its words after `kagiri`.
     fn summary(&self, command: &str) -> Option<String>;

@@ -28,7 +28,7 @@ pub fn start(program: &Arc<Program>, arguments: &[std::ffi::OsString], folder: &
         std::thread::Builder::new().name("reaper".into()).spawn(move || child.wait())?;
         Ok(process)
     };
-    start().map_err(|error| ApiError::internal(format!("the command cannot be started: {error}")))
+    start().map_err(|error| ApiError::not_written("the command cannot be started", &error))
 }
 
 fn stdout_file(folder: &Path) -> PathBuf {

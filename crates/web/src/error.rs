@@ -1,5 +1,7 @@
 //! Answers that say what went wrong: `{"error": {"message", "field"}}`.
 
+use std::io;
+
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::json;
@@ -34,6 +36,17 @@ impl ApiError {
     pub fn invalid(message: impl Into<String>, field: Option<&str>) -> Self {
         let field = field.map(str::to_owned);
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, message: message.into(), field }
+    }
+
+    /// A file could not be written. `what`: the file and what it is for.
+    pub fn not_written(what: &str, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                format!("{what}: no space left on the disk; free some space there"),
+            ),
+            _ => Self::internal(format!("{what}: {error}")),
+        }
     }
 
     /// Something that should not fail has failed, such as writing a file.

@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, bail};
 
 use crate::app::App;
-pub use crate::config::{CheckedPlan, Commands, Config, PlanProblem, Targets, TlsFiles};
+pub use crate::config::{CheckedPlan, Commands, Config, PlanProblem, Targets, TlsFiles, TuneOptions};
 use crate::jobs::Jobs;
 use crate::program::Program;
 use crate::security::Token;

@@ -90,10 +90,19 @@ export function verdictOf(rows: readonly (ComparedRow | null)[], later: number):
   return verdicts.length > 0 && verdicts.every((verdict) => verdict === 'equal') ? 'equal' : 'unknown';
 }
 
-/** The verdict on each later run in one sentence, then what the server says of it. */
+/** A name for each run; runs of one name are told apart by their ids. */
+export function namesOf({ ids, names }: Pick<Comparison, 'ids' | 'names'>): string[] {
+  return ids.map((id, at) => {
+    const name = names[at] ?? id;
+    return names.filter((other) => other === name).length > 1 ? `${name} (${id})` : name;
+  });
+}
+
+/** The verdict on each later run in one sentence, then what else differs. */
 function Words({ comparison }: { comparison: Comparison }) {
   const t = useWords();
-  const { names, ids, rows, words } = comparison;
+  const { ids, rows, circumstances } = comparison;
+  const names = namesOf(comparison);
   return (
     <>
       {ids.slice(1).map((id, later) => (
@@ -101,7 +110,13 @@ function Words({ comparison }: { comparison: Comparison }) {
           {t.compare.says[verdictOf(rows, later)](names[later + 1] ?? id, names[0] ?? '')}
         </p>
       ))}
-      <p class="answer-rest">{words.trim()}</p>
+      {circumstances.length > 0 && (
+        <ul>
+          {circumstances.map((sentence) => (
+            <li key={sentence}>{sentence}</li>
+          ))}
+        </ul>
+      )}
     </>
   );
 }

@@ -143,7 +143,8 @@ export interface ComparedRow extends ComparedChange {
 }
 
 export interface Comparison {
-  words: string;
+  /** Limits, settings and what else differs. */
+  circumstances: string[];
   verdict: Verdict;
   notes: string[];
   ids: string[];
@@ -190,6 +191,8 @@ export interface AppliedSettings {
   began: string | null;
   until: string | null;
   until_words: string | null;
+  /** They were kept, and undoing gives them their values before. */
+  can_be_put_back: boolean;
   changes: SettingChange[];
 }
 

@@ -21,15 +21,22 @@ export interface Console {
   end: () => Promise<void>;
 }
 
-/** Starts a server with an empty store. CONSOLE_URL: uses one that runs, by the address that it printed. */
-export async function startConsole(): Promise<Console> {
+/** The program under test. */
+export function program(): string {
+  const path = process.env.KAGIRI;
+  if (!path) throw new Error('KAGIRI is not set: give the path of the program, such as target/debug/kagiri');
+  return path;
+}
+
+/**
+ * Starts a server with an empty store. CONSOLE_URL: uses one that runs, by the address that it printed.
+ * `more`: further options of 'kagiri serve'; with them a server is started in any case.
+ */
+export async function startConsole(more: string[] = []): Promise<Console> {
   const given = process.env.CONSOLE_URL;
-  if (given) return consoleAt(given, async () => {});
-  const program = process.env.KAGIRI;
-  if (!program)
-    throw new Error('KAGIRI is not set: give the path of the program, such as target/debug/kagiri');
+  if (given && more.length === 0) return consoleAt(given, async () => {});
   const data = mkdtempSync(join(tmpdir(), 'kagiri-console-'));
-  const server = spawn(program, ['serve', '--listen', '127.0.0.1:0', '--pages', PAGES], {
+  const server = spawn(program(), ['serve', '--listen', '127.0.0.1:0', '--pages', PAGES, ...more], {
     env: { ...process.env, KAGIRI_DATA: data },
     stdio: ['ignore', 'pipe', 'inherit'],
   });

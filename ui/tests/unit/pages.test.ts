@@ -5,7 +5,7 @@ import { en } from '../../src/i18n/en/index.ts';
 import { preferred } from '../../src/i18n/index.ts';
 import { ja } from '../../src/i18n/ja/index.ts';
 import { routeOf } from '../../src/lib/router.ts';
-import { verdictOf } from '../../src/pages/compare.tsx';
+import { namesOf, verdictOf } from '../../src/pages/compare.tsx';
 import { chartsOf, groupOf, LiveModel } from '../../src/pages/live/model.ts';
 import { sumOf } from '../../src/pages/qos/in-force.tsx';
 import { isChanged } from '../../src/pages/tune/setting-table.tsx';
@@ -123,4 +123,9 @@ test('the verdict on a run is that of its results, not of single loads', () => {
   assert.equal(verdictOf([compared('equal'), null], 0), 'equal');
   assert.equal(verdictOf([compared('equal'), compared('unknown')], 0), 'unknown');
   assert.equal(verdictOf([], 0), 'unknown');
+});
+
+test('runs of one name are told apart by their ids', () => {
+  const ids = ['r1', 'r2', 'r3'];
+  assert.deepEqual(namesOf({ ids, names: ['a', 'b', 'a'] }), ['a (r1)', 'b', 'a (r3)']);
 });

@@ -30,14 +30,35 @@ pub fn differences(comparison: &Comparison, style: Style) -> String {
     for note in &comparison.notes {
         text += &style.wrapped("Note: ", &plain(note));
     }
-    if comparison.by_chance >= 1.0 {
-        let sentence = format!(
-            "with 95 % confidence each, about {} of all numbers compared seem to differ by chance alone",
-            number(comparison.by_chance.round())
-        );
-        text += &style.wrapped("Note: ", &sentence);
-    }
+    text += &by_chance(comparison).map(|sentence| style.wrapped("Note: ", &sentence)).unwrap_or_default();
     style.spell(text)
+}
+
+fn by_chance(comparison: &Comparison) -> Option<String> {
+    let sentence = format!(
+        "with 95 % confidence each, about {} of all numbers compared seem to differ by chance alone",
+        number(comparison.by_chance.round())
+    );
+    (comparison.by_chance >= 1.0).then_some(sentence)
+}
+
+/// What a page says beside a table of all numbers and the comparison's notes: the limits and settings of each
+/// pair, what else differs, and how many numbers seem to differ by chance.
+pub fn circumstances(comparison: &Comparison) -> Vec<String> {
+    let has_many = comparison.pairs.len() > 1;
+    let mut all = Vec::new();
+    for pair in &comparison.pairs {
+        let of = if has_many { side(&pair.b, comparison.runs.len() > 1) + ", " } else { String::new() };
+        if pair.limits != [Resource::None; 2] {
+            all.push(format!("{of}limit: {}", limits(pair.limits)));
+        }
+        all.extend(pair.settings.iter().map(|fact| format!("{of}setting {}", setting(fact))));
+    }
+    let run_facts = [("plan", &comparison.plan), ("environment", &comparison.environment)];
+    let facts = run_facts.iter().flat_map(|(title, facts)| facts.iter().map(move |fact| (title, fact)));
+    all.extend(facts.map(|(title, fact)| format!("{title}, {}", run_fact(fact))));
+    all.extend(by_chance(comparison));
+    all.iter().map(|sentence| capitalized(sentence)).collect()
 }
 
 /// What the store calls a capacity among the metrics.
@@ -264,9 +285,10 @@ fn setting(fact: &Fact) -> String {
 }
 
 fn facts(title: &str, all: &[RunFact], style: &Style) -> String {
-    let lines = all.iter().map(|fact| {
-        let values: Vec<_> = fact.values.iter().map(|v| clipped(&value(v.as_ref()), 60)).collect();
-        style.wrapped(&format!("{title}: "), &format!("{}: {}", plain(&fact.key), values.join(" -> ")))
-    });
-    lines.collect()
+    all.iter().map(|fact| style.wrapped(&format!("{title}: "), &run_fact(fact))).collect()
+}
+
+fn run_fact(fact: &RunFact) -> String {
+    let values: Vec<_> = fact.values.iter().map(|v| clipped(&value(v.as_ref()), 60)).collect();
+    format!("{}: {}", plain(&fact.key), values.join(" -> "))
 }

@@ -17,7 +17,7 @@ pub use brief_differences::brief_differences;
 pub use brief_explanation::{brief_explained, brief_explanation};
 pub use calls::{brief_call_times, call_times};
 pub(crate) use calls::{call_columns, softirq_columns};
-pub use differences::{differences, undecided, worse};
+pub use differences::{circumstances, differences, undecided, worse};
 pub use explanation::{explained, explanation};
 pub use list::{Entry, comparison, list_table, result_cell};
 pub use summary::summary;

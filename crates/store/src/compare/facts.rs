@@ -52,8 +52,9 @@ fn facts_of(environment: &BTreeMap<String, Value>) -> Facts {
     let mut facts = Facts::new();
     for (key, value) in environment {
         match (key.as_str(), value) {
-            // What a survey measured before this run, and when it was continued, is no circumstance of it.
-            ("survey" | "resumed", _) => {}
+            // What a survey measured before this run, when it was continued, and the order of its trials
+            // are no circumstances of it.
+            ("survey" | "resumed" | "trial_order", _) => {}
             ("hosts", Value::Object(hosts)) => {
                 hosts.iter().for_each(|(name, host)| of_host(&format!("{key}.{name}"), host, &mut facts));
             }

@@ -2,7 +2,7 @@
 
 use axum::extract::{Query, State};
 use base::outcome::Run;
-use report::terminal::{Style, differences};
+use report::terminal::{Style, circumstances, differences};
 use run::registry::BUILT_IN;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -90,6 +90,7 @@ fn view(comparison: &Comparison, runs: &[Run]) -> Value {
         "ids": ids,
         "names": runs.iter().map(|run| &run.name).collect::<Vec<_>>(),
         "words": differences(comparison, style),
+        "circumstances": circumstances(comparison),
         "verdict": verdict(comparison),
         "rows": rows,
         "notes": comparison.notes,

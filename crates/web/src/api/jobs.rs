@@ -10,8 +10,9 @@ use store::Annotation;
 
 use super::plans::{answer, checked};
 use crate::app::{Shared, blocking};
+use crate::config::TuneOptions;
 use crate::error::{ApiError, ApiResult, read};
-use crate::jobs::{Kind, NewJob, TuneOptions};
+use crate::jobs::{Kind, NewJob};
 use crate::json::Json;
 use crate::plans::to_toml;
 
@@ -64,6 +65,12 @@ pub async fn create(State(app): State<Shared>, body: Bytes) -> ApiResult<Respons
             return Ok((StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response());
         }
     };
+    if let Kind::Tune(options) = &kind {
+        app.commands.check_tune(&text, options).map_err(|problem| {
+            let field = problem.field.map(|field| format!("tune.{field}"));
+            ApiError::invalid(problem.message, field.as_deref())
+        })?;
+    }
     if plan.targets.uses_fleet() && app.fleet.is_empty() {
         return Err(ApiError::invalid(
             "the plan uses other hosts, and this server does not know where they join; start it with --fleet \

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use self::records::{Change, Records, Setting};
-use crate::app::{Shared, blocking};
+use crate::app::{App, Shared, blocking};
 use crate::detached;
 use crate::error::{ApiError, ApiResult, read};
 use crate::jobs::Process;
@@ -30,7 +30,7 @@ const ADVICE_S_MAX: u64 = 60;
 const SETTINGS_MAX: usize = 50;
 
 /// What `kagiri tune list --json` says.
-async fn listed(app: &Shared) -> ApiResult<Value> {
+async fn listed(app: &App) -> ApiResult<Value> {
     app.program.json(&words!["tune", "list", "--full", "--json"], LIST_WITHIN).await
 }
 
@@ -87,13 +87,14 @@ pub async fn set(State(app): State<Shared>, body: Bytes) -> ApiResult<Response> 
         let folder = folder.clone();
         blocking(move || detached::start(&program, &words, &folder)).await?
     };
-    let settings = match until_set(&app, process).await? {
-        Some(settings) => settings,
-        None => {
+    let settings = match until_set(&app, process).await {
+        Ok(Some(settings)) => settings,
+        Ok(None) => {
             let problem = detached::problem(&folder);
             records.remove(&id);
             return Err(problem);
         }
+        Err(error) => return Err(not_set(&records, &id, process, error).await),
     };
     let began = Timestamp::now();
     let value_before = |name: &str| {
@@ -109,13 +110,27 @@ pub async fn set(State(app): State<Shared>, body: Bytes) -> ApiResult<Response> 
         until: began.checked_add(length).ok(),
         changes: settings.into_iter().map(change).collect(),
         kept: None,
+        put_back: None,
     };
-    records.write(&setting)?;
+    // What is not noted could be neither kept nor undone from here.
+    if let Err(error) = records.write(&setting) {
+        return Err(not_set(&records, &setting.id, process, error).await);
+    }
     Ok((StatusCode::CREATED, Json(records.view(&setting))).into_response())
 }
 
+/// Restores what a process has set, or is about to set. Returns the error that is the reason.
+async fn not_set(records: &Records, id: &str, process: Process, mut reason: ApiError) -> ApiError {
+    match blocking(move || detached::end(process, END_WITHIN)).await {
+        Ok(()) => reason.message += "; nothing stays set",
+        Err(error) => reason.message += &format!("; {}", error.message),
+    }
+    records.remove(id);
+    reason
+}
+
 /// Waits until a process has set its settings; `None`: it has ended without.
-async fn until_set(app: &Shared, process: Process) -> ApiResult<Option<Vec<(String, String)>>> {
+async fn until_set(app: &App, process: Process) -> ApiResult<Option<Vec<(String, String)>>> {
     let deadline = tokio::time::Instant::now() + SET_WITHIN;
     while tokio::time::Instant::now() < deadline {
         let is_running = process.is_running();
@@ -135,9 +150,12 @@ async fn until_set(app: &Shared, process: Process) -> ApiResult<Option<Vec<(Stri
     Err(ApiError::new(StatusCode::GATEWAY_TIMEOUT, message))
 }
 
-/// Ends what has set settings, which restores them.
+/// Ends what has set settings, which restores them. Settings that were kept get their values before.
 pub async fn undo(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Json<Value>> {
     let records = Records::new(&app.folder);
+    if let Some(kept) = records.read(&id).filter(Setting::can_be_put_back) {
+        return put_back(&app, &records, kept).await;
+    }
     let running = listed(&app).await?["set"].take();
     let process = records.process(&id, &running).ok_or_else(|| unknown(&id))?;
     blocking(move || detached::end(process, END_WITHIN)).await?;
@@ -160,11 +178,44 @@ pub async fn keep(State(app): State<Shared>, Path(id): Path<String>) -> ApiResul
     view(&records, &id)
 }
 
+/// Gives settings that were kept their values before, except those that another program has changed since.
+async fn put_back(app: &App, records: &Records, mut setting: Setting) -> ApiResult<Json<Value>> {
+    let now = listed(app).await?["settings"].take();
+    let value_of = |name: &str| now.as_array()?.iter().find(|one| one["name"] == name)?["value"].as_str();
+    let (own, changed): (Vec<&Change>, Vec<&Change>) =
+        setting.to_put_back().partition(|one| value_of(&one.name) == Some(one.value.as_str()));
+    let mut words = words!["tune", "set", "--keep", "--json"].to_vec();
+    let before = |one: &&Change| Some(format!("{}={}", one.name, one.before.as_ref()?).into());
+    words.extend(own.iter().filter_map(before));
+    if !own.is_empty() {
+        app.program.json(&words, SET_WITHIN).await?;
+    }
+    let left_alone = |one: &&Change| {
+        let now = value_of(&one.name).unwrap_or("not readable");
+        let note = format!("it is {now} now: another program has changed it");
+        json!({ "name": one.name, "outcome": "left_alone", "note": note })
+    };
+    let restored = |one: &&Change| json!({ "name": one.name, "outcome": "restored", "note": null });
+    let settings: Vec<Value> = own.iter().map(restored).chain(changed.iter().map(left_alone)).collect();
+    setting.put_back = Some(json!({ "settings": settings }));
+    records.write(&setting)?;
+    view(records, &setting.id)
+}
+
 fn view(records: &Records, id: &str) -> ApiResult<Json<Value>> {
     match records.read(id) {
         Some(setting) => Ok(Json(records.view(&setting))),
         // It was set elsewhere: what became of it is said there.
-        None => Ok(Json(json!({ "id": id, "from_console": false, "state": "ended", "changes": [] }))),
+        None => Ok(Json(json!({
+            "id": id,
+            "from_console": false,
+            "state": "ended",
+            "began": null,
+            "until": null,
+            "until_words": "ended",
+            "can_be_put_back": false,
+            "changes": [],
+        }))),
     }
 }
 

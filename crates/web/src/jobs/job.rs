@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::config::Targets;
+use crate::config::{Targets, TuneOptions};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -47,19 +47,6 @@ impl State {
 pub enum Kind {
     Run,
     Tune(TuneOptions),
-}
-
-/// Options of `kagiri tune auto`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TuneOptions {
-    /// `NAME=VALUE`, one candidate each; none: kagiri chooses.
-    #[serde(default)]
-    pub settings: Vec<String>,
-    #[serde(default)]
-    pub metric: Option<String>,
-    #[serde(default)]
-    pub blocks: Option<u32>,
 }
 
 /// A process, distinguished from later ones with the same id.

@@ -22,7 +22,7 @@ use tokio::sync::broadcast;
 
 pub use self::events::{Chunk, JobStream, frame, replay};
 pub use self::files::{events_file, make_folder, read_json, tail, write, write_json};
-pub use self::job::{Job, Kind, LiveState, Process, State, TuneOptions};
+pub use self::job::{Job, Kind, LiveState, Process, State};
 use crate::config::Targets;
 use crate::error::{ApiError, ApiResult};
 use crate::plans;
@@ -272,8 +272,7 @@ fn position(all: &BTreeMap<String, Job>, job: &Job) -> Option<usize> {
 }
 
 fn not_stored(folder: &Path, error: &std::io::Error) -> ApiError {
-    let why = format!("cannot store the job in {}: {error}; free some space there", folder.display());
-    ApiError::new(http::StatusCode::INSUFFICIENT_STORAGE, why)
+    ApiError::not_written(&format!("cannot store the job in {}", folder.display()), error)
 }
 
 fn unknown(id: &str) -> ApiError {

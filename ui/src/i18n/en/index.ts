@@ -160,6 +160,7 @@ export const en = {
       unknown: 'not known',
     } as Record<string, string>,
     doubts: 'Doubts',
+    terminalOption: (option: string) => `the terminal’s option ${option}`,
     doubtsHelp: 'Reasons why the result may be less sure, and what to do about them.',
     notFound: 'The server does not know this run any more. Results that were stored are on the page Runs.',
     carries: (value: string, unit: string) => `Carries ${value} ${unit}.`,

@@ -154,6 +154,7 @@ export const ja: Dictionary = {
     limitUnknown: '限界の原因は分かっていません。',
     certainty: { confirmed: 'カウンターで確認済み', predicted: '予測', unknown: '不明' },
     doubts: '注意点',
+    terminalOption: (option) => `端末のオプション ${option}`,
     doubtsHelp: '結果の確かさを下げる理由と、その対処です。',
     notFound: 'サーバーにこの測定の記録がありません。保存済みの結果は「測定結果」にあります。',
     carries: (value, unit) => `${value} ${unit} まで対応できます。`,

@@ -1,6 +1,7 @@
 // What came of a job, as soon as it has ended.
 
 import { useWords } from '../../i18n/index.ts';
+import { inFields } from '../../lib/advice.ts';
 import { number } from '../../lib/format.ts';
 import { navigate } from '../../lib/router.ts';
 import { Problem } from '../../parts/states.tsx';
@@ -132,6 +133,7 @@ function Doubts({ model }: { model: LiveModel }) {
   const t = useWords();
   const doubts = doubtsOf(model);
   if (doubts.length === 0) return null;
+  const fields = { repeats: t.newRun.repeats, hosts: t.newRun.hosts, terminal: t.live.terminalOption };
   return (
     <details class="doubts">
       <summary>
@@ -142,7 +144,7 @@ function Doubts({ model }: { model: LiveModel }) {
         {doubts.map(({ message, advice }) => (
           <li key={message}>
             {message}
-            {advice && <span class="soft"> — {advice}</span>}
+            {advice && <span class="soft"> — {inFields(advice, fields)}</span>}
           </li>
         ))}
       </ul>

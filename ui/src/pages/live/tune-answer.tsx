@@ -12,6 +12,8 @@ interface Candidate {
   interval: [number, number] | null;
   detectable_change: number | null;
   blocks: number;
+  /** Metrics that it makes worse. */
+  worse: { metric: string; change: number }[];
 }
 
 interface Answer {
@@ -25,9 +27,10 @@ interface Answer {
 export function TuneAnswer(props: { answer: JsonObject }) {
   const t = useWords();
   const answer = props.answer as unknown as Answer;
-  const winner = answer.winner
-    ? Object.entries(answer.winner).map(([name, value]) => `${name} = ${value}`)
-    : [];
+  const winner =
+    answer.winner && answer.conclusion === 'better'
+      ? Object.entries(answer.winner).map(([name, value]) => `${name} = ${value}`)
+      : [];
   return (
     <>
       <p class="answer">{t.tune.conclusions[answer.conclusion] ?? answer.conclusion}</p>
@@ -76,6 +79,9 @@ function Candidates({ all }: { all: Candidate[] }) {
                 {one.verdict === 'no_difference' && one.detectable_change !== null && (
                   <small>{t.tune.detectable(percentChange(asPercent(one.detectable_change)))}</small>
                 )}
+                {one.verdict === 'better' && one.worse.length > 0 && (
+                  <small>{t.tune.worseIn(worseWords(one))}</small>
+                )}
               </td>
             </tr>
           ))}
@@ -83,6 +89,10 @@ function Candidates({ all }: { all: Candidate[] }) {
       </table>
     </div>
   );
+}
+
+function worseWords(one: Candidate): string {
+  return one.worse.map(({ metric, change }) => `${metric} (${percentChange(asPercent(change))})`).join(', ');
 }
 
 const asPercent = (ratio: number | null) => (ratio === null ? null : ratio * 100);

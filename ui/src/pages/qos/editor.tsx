@@ -9,7 +9,7 @@ import { AreaField } from '../../parts/field.tsx';
 import { Badge, Problem } from '../../parts/states.tsx';
 import { type ApiError, post } from '../../server/api.ts';
 import { toApiError, useAction, useDebounced } from '../../server/resource.ts';
-import type { QosCheck, QosVerdict } from '../../server/types.ts';
+import type { QosCheck, QosRecord, QosVerdict } from '../../server/types.ts';
 import { EXAMPLE } from './example.ts';
 
 const DEBOUNCE_MS = 300;
@@ -48,7 +48,7 @@ function useVerdict(toml: string): Judged | null {
   return judged;
 }
 
-export function PolicyEditor({ onApply }: { onApply: () => void }) {
+export function PolicyEditor({ inForce, onApply }: { inForce: QosRecord[]; onApply: () => void }) {
   const t = useWords();
   const [toml, setToml] = useState(stored(KEY) ?? '');
   const [isApplied, setIsApplied] = useState(false);
@@ -57,8 +57,9 @@ export function PolicyEditor({ onApply }: { onApply: () => void }) {
   const isCurrent = judged !== null && judged.toml === toml;
   const check = isCurrent ? judged.check : null;
   const isMissed = check?.classes.some((one) => MISSED.includes(one.verdict)) ?? false;
+  const replaces = inForce.some((one) => one.status.interface === check?.bottleneck.interface);
   const apply = useAction(async () => {
-    await post('/qos/apply', { toml, for_s: null });
+    await post('/qos/apply', { toml, for_s: null, replace: replaces });
     setIsApplied(true);
     onApply();
   });
@@ -98,7 +99,13 @@ export function PolicyEditor({ onApply }: { onApply: () => void }) {
             disabled={!check || apply.isRunning}
             onClick={() => apply.run()}
           >
-            {isMissed ? t.qos.applyMissed : t.qos.apply}
+            {replaces
+              ? isMissed
+                ? t.qos.replaceMissed
+                : t.qos.replace
+              : isMissed
+                ? t.qos.applyMissed
+                : t.qos.apply}
           </button>
           <span role="status">{isApplied && t.qos.applied}</span>
         </p>

@@ -11,7 +11,7 @@ export function InForce({ record, onEnd }: { record: QosRecord; onEnd: () => voi
   const t = useWords();
   const { status } = record;
   const end = useAction(async () => {
-    await post('/qos/clear', { interface: status.interface });
+    await post('/qos/clear', { interface: status.interface, pid: record.pid });
     onEnd();
   });
   return (

@@ -32,7 +32,7 @@ export function Qos() {
           </Loaded>
         )}
       </section>
-      <PolicyEditor onApply={status.reload} />
+      <PolicyEditor inForce={status.data?.policies ?? []} onApply={status.reload} />
     </Page>
   );
 }

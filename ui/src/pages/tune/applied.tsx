@@ -67,19 +67,16 @@ function AppliedItem({ one, onChange }: { one: AppliedSettings; onChange: () => 
         </p>
       )}
       <Problem error={act.error} />
-      {isApplied && (
+      {(isApplied || one.can_be_put_back) && (
         <p class="buttons">
           <button type="button" class="primary" disabled={act.isRunning} onClick={() => act.run('undo')}>
-            {t.tune.undo}
+            {isApplied ? t.tune.undo : t.tune.putBack}
           </button>
-          <button
-            type="button"
-            title={t.tune.keepHelp}
-            disabled={act.isRunning}
-            onClick={() => act.run('keep')}
-          >
-            {t.tune.keepHelp}
-          </button>
+          {isApplied && (
+            <button type="button" disabled={act.isRunning} onClick={() => act.run('keep')}>
+              {t.tune.keepHelp}
+            </button>
+          )}
         </p>
       )}
     </article>

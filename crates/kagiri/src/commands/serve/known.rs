@@ -7,9 +7,10 @@ use base::part::HERE;
 use base::plan::Plan;
 use run::engine;
 use run::registry::BUILT_IN;
-use web::{CheckedPlan, Commands, PlanProblem, Targets};
+use web::{CheckedPlan, Commands, PlanProblem, Targets, TuneOptions};
 
 use crate::commands::run::with_absolute_paths;
+use crate::commands::tune::auto;
 use crate::estimate::Estimate;
 use crate::hosts::{self, HostArgs};
 use crate::placement_check::Places;
@@ -54,6 +55,12 @@ impl Commands for KnownCommands {
             name: plan.name.clone(),
             workload: plan.workload.clone(),
         })
+    }
+
+    fn check_tune(&self, text: &str, options: &TuneOptions) -> Result<(), PlanProblem> {
+        let plan = BUILT_IN.read_plan(text).map_err(of_plan)?;
+        auto::check(&plan, options.metric.as_deref(), &options.settings, options.blocks)
+            .map_err(|(field, why)| PlanProblem { field: Some(field.to_owned()), ..of_plan(why) })
     }
 
     fn summary(&self, command: &str) -> Option<String> {

@@ -2,7 +2,7 @@
 
 mod advise;
 mod assignment;
-mod auto;
+pub mod auto;
 mod changes;
 mod list;
 mod record;

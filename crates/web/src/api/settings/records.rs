@@ -33,6 +33,23 @@ pub struct Setting {
     pub changes: Vec<Change>,
     /// The document of the process that has set them to stay.
     pub kept: Option<Value>,
+    /// What became of those that stayed, in the form of such a document.
+    #[serde(default)]
+    pub put_back: Option<Value>,
+}
+
+impl Setting {
+    /// Changes that stay, and whose values before are known.
+    pub fn to_put_back(&self) -> impl Iterator<Item = &Change> {
+        let kept = self.kept.iter().filter_map(|document| document["settings"].as_array()).flatten();
+        let names: Vec<&str> =
+            kept.filter(|one| one["outcome"] == "kept").filter_map(|one| one["name"].as_str()).collect();
+        self.changes.iter().filter(move |one| one.before.is_some() && names.contains(&one.name.as_str()))
+    }
+
+    pub fn can_be_put_back(&self) -> bool {
+        self.put_back.is_none() && self.to_put_back().next().is_some()
+    }
 }
 
 pub struct Records {
@@ -60,7 +77,7 @@ impl Records {
 
     pub fn write(&self, setting: &Setting) -> ApiResult<()> {
         write_json(&self.file_of(&setting.id), setting)
-            .map_err(|error| ApiError::internal(format!("the settings are set, but not noted: {error}")))
+            .map_err(|error| ApiError::not_written("the change of settings cannot be noted", &error))
     }
 
     pub fn remove(&self, id: &str) {
@@ -107,10 +124,12 @@ impl Records {
 
     pub fn view(&self, setting: &Setting) -> Value {
         let is_applied = setting.process.is_running();
-        let document = setting.kept.clone().or_else(|| detached::document(&self.folder_of(&setting.id)));
+        let ended = setting.kept.clone().or_else(|| detached::document(&self.folder_of(&setting.id)));
         let outcome = |name: &str| {
-            let all = document.as_ref()?["settings"].as_array()?;
-            all.iter().find(|one| one["name"] == name)
+            let in_document = |document: &Value| {
+                document["settings"].as_array()?.iter().find(|one| one["name"] == name).cloned()
+            };
+            setting.put_back.as_ref().and_then(in_document).or_else(|| in_document(ended.as_ref()?))
         };
         let change = |one: &Change| {
             let ended = outcome(&one.name).filter(|_| !is_applied);
@@ -118,8 +137,8 @@ impl Records {
                 "name": one.name,
                 "before": one.before,
                 "value": one.value,
-                "outcome": ended.map(|ended| &ended["outcome"]),
-                "note": ended.map(|ended| &ended["note"]),
+                "outcome": ended.as_ref().map(|ended| &ended["outcome"]),
+                "note": ended.as_ref().map(|ended| &ended["note"]),
             })
         };
         let until_words = match (is_applied, setting.until) {
@@ -134,6 +153,7 @@ impl Records {
             "began": setting.began.to_string(),
             "until": setting.until.map(|at| at.to_string()),
             "until_words": until_words,
+            "can_be_put_back": setting.can_be_put_back(),
             "changes": setting.changes.iter().map(change).collect::<Vec<_>>(),
         })
     }
@@ -164,6 +184,7 @@ fn view_of_other(record: &Value) -> Option<Value> {
         "began": null,
         "until": null,
         "until_words": record["until"],
+        "can_be_put_back": false,
         "changes": record["settings"].as_array()?.iter().map(change).collect::<Vec<_>>(),
     }))
 }

@@ -28,6 +28,8 @@ pub enum Conclusion {
     Better,
     /// A candidate was better, but not on fresh blocks.
     NotConfirmed,
+    /// Each candidate that is better makes another metric worse.
+    WorseElsewhere,
     NoDifference,
     /// All candidates that differ are worse.
     Worse,
@@ -36,10 +38,11 @@ pub enum Conclusion {
 }
 
 impl Conclusion {
-    /// Where no candidate is better.
+    /// Where no candidate is accepted.
     pub fn of_verdicts(results: &[CandidateResult]) -> Self {
         let has = |verdict| results.iter().any(|one| one.verdict == verdict);
         match () {
+            () if has(Verdict::Better) => Self::WorseElsewhere,
             () if has(Verdict::NoDifference) => Self::NoDifference,
             () if has(Verdict::Worse) => Self::Worse,
             () => Self::Undecided,
@@ -59,8 +62,10 @@ pub struct Diagnosis {
 /// A metric that is worse with a candidate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Guard {
-    pub metric: &'static str,
+    pub metric: String,
     pub change: f64,
+    /// Whether the candidate is not accepted for this reason.
+    pub refuses: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -91,11 +96,20 @@ impl CandidateResult {
             worse: Vec::new(),
         }
     }
+
+    /// Whether it is better, and makes no guarded metric worse.
+    pub fn is_accepted(&self) -> bool {
+        self.verdict == Verdict::Better && !self.worse.iter().any(|guard| guard.refuses)
+    }
 }
 
 #[derive(Debug, Serialize)]
 pub struct Answer {
     pub goal: String,
+    /// Metrics that a winner must not make worse.
+    pub guards: Vec<String>,
+    /// Seed of the random order of the trials within each block.
+    pub order_seed: u64,
     pub conclusion: Conclusion,
     pub diagnosis: Diagnosis,
     pub candidates: Vec<CandidateResult>,
@@ -108,9 +122,11 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub fn new(goal: &Goal, diagnosis: Diagnosis) -> Self {
+    pub fn new(goal: &Goal, order_seed: u64, diagnosis: Diagnosis) -> Self {
         Self {
             goal: goal.name.clone(),
+            guards: goal.guards.iter().filter(|one| one.refuses).map(|one| one.name.clone()).collect(),
+            order_seed,
             conclusion: Conclusion::NoCandidate,
             diagnosis,
             candidates: Vec::new(),
@@ -132,9 +148,9 @@ impl Answer {
             let rows: Vec<Vec<String>> = self.candidates.iter().map(row).collect();
             text += &words_table(&["candidate", "change", "95 % interval", "p", "verdict"], &rows, &style);
         }
-        let worse = self.candidates.iter().filter(|one| one.verdict == Verdict::Better);
-        for (name, guard) in worse.flat_map(|one| one.worse.iter().map(|guard| (&one.candidate, guard))) {
-            text += &style.wrapped("", &format!("{name}: {} {}", guard.metric, percent(guard.change)));
+        let compared = self.candidates.iter().chain(&self.confirmation);
+        for one in compared.filter(|one| one.verdict == Verdict::Better && !one.worse.is_empty()) {
+            text += &style.wrapped("", &format!("{}: worse in {}", one.candidate, guards(&one.worse)));
         }
         if self.conclusion == Conclusion::Better {
             text += &style.wrapped("Set it: ", &format!("kagiri tune set {} --keep", self.assignments()));
@@ -186,6 +202,10 @@ impl Answer {
                 self.winner_name(),
                 self.confirmation.as_ref().map(change_with_interval).unwrap_or_default()
             ),
+            Conclusion::WorseElsewhere => format!(
+                "Not accepted: what makes {goal} better makes another metric worse. Set it only if you can \
+                 do without the other."
+            ),
             Conclusion::NoDifference => format!(
                 "No difference in {goal}. {} would have been found with a probability of 80 % ({} blocks).",
                 self.detectable(),
@@ -227,6 +247,11 @@ fn row(one: &CandidateResult) -> Vec<String> {
     ]
 }
 
+fn guards(worse: &[Guard]) -> String {
+    let one = |guard: &Guard| format!("{} ({})", guard.metric, percent(guard.change));
+    worse.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 fn change_with_interval(one: &CandidateResult) -> String {
     let interval = one.interval.map(|[low, high]| format!(" (95 %: {} to {})", percent(low), percent(high)));
     one.change.map(percent).unwrap_or_default() + &interval.unwrap_or_default()
@@ -264,14 +289,14 @@ mod tests {
             detectable_change: Some(-0.08),
             blocks: 8,
             blocks_left_out: 0,
-            worse: vec![Guard { metric: "retransmits", change: 0.5 }],
+            worse: vec![Guard { metric: "retransmits".into(), change: 0.5, refuses: true }],
         };
         Answer {
             conclusion,
             candidates: (0..count).map(|_| one()).collect(),
             winner: Some([("net.ipv4.tcp_sack".to_owned(), "0".to_owned())].into()),
             confirmation: Some(one()),
-            ..Answer::new(&goal, diagnosis)
+            ..Answer::new(&goal, 1, diagnosis)
         }
     }
 
@@ -285,6 +310,7 @@ mod tests {
             Conclusion::NoCandidate,
             Conclusion::Better,
             Conclusion::NotConfirmed,
+            Conclusion::WorseElsewhere,
             Conclusion::NoDifference,
             Conclusion::Worse,
             Conclusion::Undecided,
@@ -296,6 +322,15 @@ mod tests {
         let text = answer(Conclusion::NoDifference, 1).text(false, style);
         assert!(text.contains("A change of -8 % would have been found"), "{text}");
         assert!(text.contains("-12.3 % to +14.6 %"), "{text}");
+        let mut traded = answer(Conclusion::WorseElsewhere, 1);
+        traded.candidates[0].verdict = Verdict::Better;
+        assert_eq!(Conclusion::of_verdicts(&traded.candidates), Conclusion::WorseElsewhere);
+        assert!(!traded.candidates[0].is_accepted());
+        traded.candidates[0].worse[0].refuses = false;
+        assert!(traded.candidates[0].is_accepted());
+        let text = traded.text(false, style);
+        assert!(text.contains("tcp_sack=0: worse in retransmits (+50 %)"), "{text}");
+        assert!(!text.contains("Set it: "), "{text}");
         let text = answer(Conclusion::BuffersNotTheLimit, 0).text(false, style);
         assert!(text.contains("send-buffer-limited 0.3 %"), "{text}");
     }

@@ -1,6 +1,6 @@
 //! The metric that decides.
 
-use base::metric::{Better as Direction, MetricSpec};
+use base::metric::{Better as Direction, MetricSpec, Metrics};
 use base::outcome::{Phase, Run, Trial};
 use base::verdict::Verdict;
 use run::registry::BUILT_IN;
@@ -21,48 +21,74 @@ const DEFAULTS: [(&str, &str); 5] = [
     ("files", "ops_per_s"),
     ("stream", CAPACITY),
 ];
-/// Metrics that no candidate may make worse without that being named.
-const GUARDS: [&str; 6] = [
-    "retransmits",
-    "loss_ratio",
-    "error_ratio",
-    "in_time_ratio",
-    "socket_memory_max_bytes",
-    "server_memory_bytes",
-];
+/// Metrics that a winner must not make worse, of the workloads that have them.
+const GUARDS: [&str; 5] = ["response_p99_ms", "retransmits", "loss_ratio", "error_ratio", "in_time_ratio"];
+/// Metrics that are named if they become worse. A larger buffer takes more memory: to refuse that would be to
+/// refuse every larger buffer.
+const NAMED: [&str; 2] = ["socket_memory_max_bytes", "server_memory_bytes"];
+
+/// Ends of the metrics of each class of messages, where there are several: `alarm_response_p99_ms`.
+const OF_CLASSES: [(&str, Better); 2] =
+    [("_response_p99_ms", Better::Lower), ("_in_time_ratio", Better::Higher)];
+
+/// A metric that is compared beside the goal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GuardedMetric {
+    pub name: String,
+    pub better: Better,
+    /// Whether a candidate that makes it worse is not accepted.
+    pub refuses: bool,
+}
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Goal {
     pub name: String,
     pub better: Better,
-    /// Other metrics that are compared.
-    pub guards: Vec<(&'static str, Better)>,
+    pub guards: Vec<GuardedMetric>,
 }
 
 impl Goal {
     /// Errors: the workload has no such metric, or it is better neither higher nor lower.
-    pub fn new(workload: &str, named: Option<&str>) -> Result<Self, Failure> {
-        let specs = BUILT_IN.workload(workload).map_err(Failure::usage)?.metrics();
+    pub fn new(workload: &str, named: Option<&str>) -> Result<Self, String> {
         let default = DEFAULTS.iter().find(|(name, _)| *name == workload).map(|(_, goal)| *goal);
         let name = named.or(default).unwrap_or(CAPACITY);
-        let guards = specs.iter().filter(|spec| GUARDS.contains(&spec.name) && spec.name != name);
-        let guards = guards.filter_map(|spec| Some((spec.name, direction(spec)?))).collect();
-        if name == CAPACITY {
-            return Ok(Self { name: name.to_owned(), better: Better::Higher, guards });
-        }
-        let spec = specs.iter().find(|spec| spec.name == name);
-        match spec.and_then(direction) {
-            Some(better) => Ok(Self { name: name.to_owned(), better, guards }),
-            None => {
-                let usable = specs.iter().filter(|spec| direction(spec).is_some());
-                let names: Vec<&str> = usable.map(|spec| spec.name).chain([CAPACITY]).collect();
-                Err(Failure::usage(format!(
-                    "--goal {name}: {workload} has no metric of that name that can be better or worse; it \
-                     has {}",
-                    names.join(", ")
-                )))
+        let specs = BUILT_IN.workload(workload).map_err(|error| error.to_string())?.metrics();
+        let better = match name {
+            CAPACITY => Better::Higher,
+            _ => better_of(specs, workload, name)?,
+        };
+        let is_usual = |spec: &&MetricSpec| GUARDS.contains(&spec.name) || NAMED.contains(&spec.name);
+        let guard = |spec: &MetricSpec| {
+            let (name, refuses) = (spec.name.to_owned(), GUARDS.contains(&spec.name));
+            Some(GuardedMetric { name, better: direction(spec)?, refuses })
+        };
+        let guards = specs.iter().filter(is_usual).filter(|spec| spec.name != name).filter_map(guard);
+        Ok(Self { name: name.to_owned(), better, guards: guards.collect() })
+    }
+
+    /// Guards further metrics.
+    /// Errors: as [`Self::new`].
+    pub fn guard(&mut self, workload: &str, metrics: &[String]) -> Result<(), String> {
+        let specs = BUILT_IN.workload(workload).map_err(|error| error.to_string())?.metrics();
+        for metric in metrics {
+            let better = better_of(specs, workload, metric)?;
+            self.guards.retain(|guard| guard.name != *metric);
+            if *metric != self.name {
+                self.guards.push(GuardedMetric { name: metric.clone(), better, refuses: true });
             }
         }
+        Ok(())
+    }
+
+    /// Guards the classes of messages in the metrics of a trial, too.
+    pub fn with_classes(mut self, metrics: &Metrics) -> Self {
+        for name in metrics.keys().filter(|name| **name != self.name) {
+            if let Some((_, better)) = OF_CLASSES.iter().find(|(end, _)| name.ends_with(end)) {
+                let guard = GuardedMetric { name: name.clone(), better: *better, refuses: true };
+                self.guards.push(guard);
+            }
+        }
+        self
     }
 
     /// Errors: the first run cannot be judged by this metric.
@@ -98,6 +124,18 @@ pub fn metric_of(run: &Run, variant: &str, repetition: u32, name: &str) -> Optio
     trial.metrics.get(name).copied().flatten().filter(|_| trial.verdict != Verdict::Invalid)
 }
 
+fn better_of(specs: &[MetricSpec], workload: &str, name: &str) -> Result<Better, String> {
+    let spec = specs.iter().find(|spec| spec.name == name);
+    spec.and_then(direction).ok_or_else(|| {
+        let usable = specs.iter().filter(|spec| direction(spec).is_some());
+        let names: Vec<&str> = usable.map(|spec| spec.name).chain([CAPACITY]).collect();
+        format!(
+            "{name}: {workload} has no metric of that name that can be better or worse; it has {}",
+            names.join(", ")
+        )
+    })
+}
+
 fn direction(spec: &MetricSpec) -> Option<Better> {
     match spec.better {
         Direction::Higher => Some(Better::Higher),
@@ -116,8 +154,25 @@ mod tests {
             assert_eq!(Goal::new(workload, None).unwrap().name, goal);
         }
         assert_eq!(Goal::new("exchange", Some("write_mean_ms")).unwrap().better, Better::Lower);
-        let refused = Goal::new("exchange", Some("answered")).unwrap_err().to_string();
+        let refused = Goal::new("exchange", Some("answered")).unwrap_err();
         assert!(refused.contains("response_p99_ms") && refused.contains("capacity"), "{refused}");
+        let mut goal = Goal::new("exchange", None).unwrap();
+        let refusing = |goal: &Goal| {
+            let all = goal.guards.iter().filter(|guard| guard.refuses);
+            all.map(|guard| guard.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(refusing(&goal), ["in_time_ratio", "error_ratio", "retransmits"], "{goal:?}");
+        assert!(goal.guards.iter().any(|guard| guard.name == "socket_memory_max_bytes"), "{goal:?}");
+        let more = ["goodput_bit_per_s", "retransmits", "socket_memory_max_bytes", "response_p99_ms"];
+        goal.guard("exchange", &more.map(str::to_owned)).unwrap();
+        let expected =
+            ["in_time_ratio", "error_ratio", "goodput_bit_per_s", "retransmits", "socket_memory_max_bytes"];
+        assert_eq!(refusing(&goal), expected, "{goal:?}");
+        let of_class = ["alarm_response_p99_ms", "video_response_p50_ms"];
+        let metrics = of_class.map(|name| (name.to_owned(), Some(1.0))).into_iter().collect();
+        let more = refusing(&goal.clone().with_classes(&metrics));
+        assert_eq!(more.last().map(String::as_str), Some("alarm_response_p99_ms"), "{more:?}");
+        assert!(goal.guard("exchange", &["speed".to_owned()]).is_err());
         assert!(Goal::new("nothing", None).is_err());
     }
 }

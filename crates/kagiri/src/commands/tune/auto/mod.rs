@@ -1,9 +1,11 @@
 //! `kagiri tune auto`: trials that decide whether a setting helps a workload.
 
 mod answer;
+mod export;
 mod goal;
 mod trials;
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -16,6 +18,7 @@ use tune::catalogue::find;
 use tune::kernel::Kernel;
 
 use self::answer::{Answer, Conclusion, Diagnosis};
+use self::export::Export;
 use self::goal::Goal;
 use self::trials::{Candidate, Trials};
 use super::assignment;
@@ -32,20 +35,22 @@ use crate::session::{self, Session};
 const DIAGNOSIS_REPEATS: u32 = 1;
 /// More candidates need more blocks than the default.
 const CANDIDATES_MAX: usize = 6;
+const BLOCKS: RangeInclusive<i64> = 2..=100;
 
 /// Find out by trials whether a setting helps a workload.
 #[derive(Args)]
 #[command(
     after_help = "First measures the plan once and reads what limits it (TCP_INFO). Without --try, it \
     stops if buffers are not the limit (below 5 % of the busy time). Else it measures the plan's \
-    settings and the candidates in turn, forwards and backwards; two rounds are a block. It compares \
-    blocks by the Hodges-Lehmann difference with its 95 % interval (bootstrap) and a randomisation test \
-    (Holm), and measures a winner again. 'No difference' comes with the smallest difference that would have \
-    been found. Nothing is kept. docs/tune.md explains the statistics. Needs root on the hosts of \
-    the settings.\n\n\
+    settings and the candidates in a random order, and then backwards; two such rounds are a block. It \
+    compares blocks by the Hodges-Lehmann difference with its 95 % interval (bootstrap) and a \
+    randomisation test (Holm), and measures a winner again. A candidate that makes a guarded metric worse \
+    is not accepted. 'No difference' comes with the smallest difference that would have been found. Nothing \
+    is kept. docs/tune.md explains the statistics. Needs root on the hosts of the settings.\n\n\
     Examples:\n  \
     kagiri tune auto plan.toml\n  \
-    kagiri tune auto plan.toml --try tcp_notsent_lowat=131072 --on 'robot-*' --goal response_p99_ms"
+    kagiri tune auto plan.toml --try tcp_notsent_lowat=131072 --on 'robot-*' --goal response_p99_ms\n  \
+    kagiri tune auto plan.toml --export sysctl.d > 90-kagiri.conf"
 )]
 pub struct Auto {
     /// Plan whose workload judges; examples are in plans/ of kagiri's sources
@@ -61,13 +66,20 @@ pub struct Auto {
     /// Metric that decides, or capacity [default: the workload's first that a trial can improve]
     #[arg(long, value_name = "METRIC")]
     goal: Option<String>,
+    /// Accept no candidate that makes this metric worse, beside response times, retransmits, loss and errors;
+    /// repeatable
+    #[arg(long, value_name = "METRIC")]
+    guard: Vec<String>,
     /// Variant of the plan, if it has several
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
     /// Blocks of two rounds: more find smaller differences
     #[arg(long, value_name = "N", default_value_t = 8)]
-    #[arg(value_parser = clap::value_parser!(u32).range(2..=100))]
+    #[arg(value_parser = clap::value_parser!(u32).range(BLOCKS))]
     blocks: u32,
+    /// Print the accepted settings in this form; the answer goes to standard error
+    #[arg(long, value_name = "FORM", conflicts_with = "json")]
+    export: Option<Export>,
     #[command(flatten)]
     hosts: HostArgs,
     #[command(flatten)]
@@ -77,8 +89,10 @@ pub struct Auto {
 impl Auto {
     pub fn run(self) -> Outcome {
         let plan = self.current_plan()?;
-        let goal = Goal::new(&plan.workload, self.goal.as_deref())?;
-        let candidates = self.given_candidates()?;
+        let wrong = |flag: &'static str| move |why: String| Failure::Usage(format!("{flag} {why}"));
+        let mut goal = Goal::new(&plan.workload, self.goal.as_deref()).map_err(wrong("--goal"))?;
+        goal.guard(&plan.workload, &self.guard).map_err(wrong("--guard"))?;
+        let candidates = read_candidates(&self.candidates)?;
         session::check_plan(&plan, &self.hosts, Places::Plan)?;
         for candidate in &candidates {
             let with = trials::with_candidates(&plan, std::slice::from_ref(candidate), 1);
@@ -88,6 +102,11 @@ impl Auto {
         let answer = in_lab_of(&plan, &self.hosts, self.common.quiet, |hosts| {
             self.decide(&plan, &goal, candidates, hosts)
         })?;
+        if let Some(form) = self.export {
+            output::say(&answer.text(self.common.full, output::style()));
+            output::print(&form.text(&plan, &answer, self.blocks)?)?;
+            return Ok(Code::Measured);
+        }
         match self.common.json {
             true => output::print(&crate::json_document::Document::new(&answer).text()?)?,
             false => output::print(&answer.text(self.common.full, output::style()))?,
@@ -127,16 +146,6 @@ impl Auto {
         Ok(plan)
     }
 
-    fn given_candidates(&self) -> Result<Vec<Candidate>, Failure> {
-        if self.candidates.len() > CANDIDATES_MAX {
-            return Err(Failure::usage(format!(
-                "{} candidates; at most {CANDIDATES_MAX} are compared at once",
-                self.candidates.len()
-            )));
-        }
-        self.candidates.iter().map(|text| Candidate::read(text)).collect()
-    }
-
     fn decide(
         &self,
         plan: &Plan,
@@ -151,6 +160,7 @@ impl Auto {
         let run = session.measure_on(&first, &self.common, hosts)?;
         goal.check(&run)?;
         let trial = run.trials.last().context("the first run has no trial")?;
+        let goal = &goal.clone().with_classes(&trial.metrics);
         let ratio = |name: &str| trial.metrics.get(name).copied().flatten();
         let limits = limits_of(trial);
         let diagnosis = Diagnosis {
@@ -159,7 +169,7 @@ impl Auto {
             limits: limits.iter().map(|(text, _)| text.clone()).collect(),
             run: run.run.clone(),
         };
-        let mut answer = Answer::new(goal, diagnosis);
+        let mut answer = Answer::new(goal, plan.seed, diagnosis);
         let candidates = if given.is_empty() { derived(trial, &limits) } else { given };
         if candidates.is_empty() {
             answer.conclusion = stop_reason(&answer.diagnosis, &limits);
@@ -169,6 +179,39 @@ impl Auto {
         trials.decide(&mut session, &candidates, &mut answer)?;
         Ok(answer)
     }
+}
+
+/// Checks what the console is asked for, before it is queued.
+/// Errors: the wrong option, by its key in the console's request, and what is wrong.
+pub fn check(
+    plan: &Plan,
+    goal: Option<&str>,
+    candidates: &[String],
+    blocks: Option<u32>,
+) -> Result<(), (&'static str, String)> {
+    if let [_, _, ..] = plan.variants.as_slice() {
+        let names: Vec<&str> = plan.variants.iter().map(|variant| variant.name.as_str()).collect();
+        let why = format!("the plan has {} variants ({}); leave one", names.len(), names.join(", "));
+        return Err(("toml", why));
+    }
+    Goal::new(&plan.workload, goal).map_err(|why| ("metric", why))?;
+    read_candidates(candidates).map_err(|why| ("settings", why.to_string()))?;
+    match blocks {
+        Some(count) if !BLOCKS.contains(&i64::from(count)) => {
+            Err(("blocks", format!("{count}: expected {} to {}", BLOCKS.start(), BLOCKS.end())))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read_candidates(texts: &[String]) -> Result<Vec<Candidate>, Failure> {
+    if texts.len() > CANDIDATES_MAX {
+        return Err(Failure::usage(format!(
+            "{} candidates; at most {CANDIDATES_MAX} are compared at once",
+            texts.len()
+        )));
+    }
+    texts.iter().map(|text| Candidate::read(text)).collect()
 }
 
 /// Buffer sizes, if buffers are the limit and a setting of the kernel can change them.
@@ -206,7 +249,7 @@ impl Candidate {
             settings.insert(setting.name.to_owned(), value);
         }
         match settings.is_empty() {
-            true => Err(Failure::usage(format!("--try {text:?}: expected NAME=VALUE"))),
+            true => Err(Failure::usage(format!("{text:?}: expected NAME=VALUE"))),
             false => Ok(Self { settings }),
         }
     }

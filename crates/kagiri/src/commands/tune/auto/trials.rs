@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use base::outcome::Run;
 use base::plan::{Plan, Variant};
+use run::order;
 use tune::trials::{Better, Comparison, Verdict, blocks, compare};
 
 use super::answer::{Answer, CandidateResult, Conclusion, Guard};
@@ -42,6 +43,13 @@ pub fn with_candidates(plan: &Plan, candidates: &[Candidate], blocks: u32) -> Pl
     plan
 }
 
+/// The best of the candidates that are better and make no guarded metric worse.
+fn winner(results: &[CandidateResult]) -> Option<usize> {
+    let accepted = results.iter().enumerate().filter(|(_, one)| one.is_accepted());
+    let size = |one: &CandidateResult| one.change.map_or(0.0, f64::abs);
+    accepted.max_by(|(_, a), (_, b)| size(a).total_cmp(&size(b))).map(|(at, _)| at)
+}
+
 pub struct Trials<'a> {
     /// With the current settings as its only variant.
     pub plan: &'a Plan,
@@ -64,9 +72,7 @@ impl Trials<'_> {
         let run = self.measure(session, candidates, self.plan.seed)?;
         answer.candidates = self.results(&run, candidates)?;
         answer.runs.push(run.run.clone());
-        let better = answer.candidates.iter().enumerate().filter(|(_, one)| one.verdict == Verdict::Better);
-        let size = |one: &CandidateResult| one.change.map_or(0.0, f64::abs);
-        let Some((at, _)) = better.max_by(|(_, a), (_, b)| size(a).total_cmp(&size(b))) else {
+        let Some(at) = winner(&answer.candidates) else {
             answer.conclusion = Conclusion::of_verdicts(&answer.candidates);
             return Ok(());
         };
@@ -75,8 +81,11 @@ impl Trials<'_> {
         let fresh = self.measure(session, winner, self.plan.seed.wrapping_add(1_000_003))?;
         answer.runs.push(fresh.run.clone());
         let confirmed = self.results(&fresh, winner)?.pop();
-        let is_confirmed = confirmed.as_ref().is_some_and(|one| one.verdict == Verdict::Better);
-        answer.conclusion = if is_confirmed { Conclusion::Better } else { Conclusion::NotConfirmed };
+        answer.conclusion = match &confirmed {
+            Some(one) if one.is_accepted() => Conclusion::Better,
+            Some(one) if one.verdict == Verdict::Better => Conclusion::WorseElsewhere,
+            _ => Conclusion::NotConfirmed,
+        };
         answer.winner = Some(winner[0].settings.clone());
         answer.confirmation = confirmed;
         Ok(())
@@ -98,6 +107,7 @@ impl Trials<'_> {
 
     fn measure(&self, session: &mut Session, candidates: &[Candidate], seed: u64) -> Result<Run, Failure> {
         let plan = Plan { seed, ..with_candidates(self.plan, candidates, self.blocks) };
+        session.add_fact(order::FACT, order::random_blocks(seed));
         let run = session.measure_on(&plan, self.common, self.hosts)?;
         match session.is_stopped() {
             true => {
@@ -123,12 +133,13 @@ impl Trials<'_> {
             .zip(compared)
             .map(|(candidate, one)| CandidateResult::new(candidate.name(), one, left_out))
             .collect();
-        for (guard, better) in &self.goal.guards {
-            let of = |name: &str, repetition| metric_of(run, name, repetition, guard);
-            let (compared, _) = self.compared(&names, *better, &of);
+        for guard in &self.goal.guards {
+            let of = |name: &str, repetition| metric_of(run, name, repetition, &guard.name);
+            let (compared, _) = self.compared(&names, guard.better, &of);
             for (result, one) in results.iter_mut().zip(compared.into_iter().flatten()) {
                 if let (Verdict::Worse, Some(change)) = (one.verdict, one.change) {
-                    result.worse.push(Guard { metric: guard, change });
+                    let (metric, refuses) = (guard.name.clone(), guard.refuses);
+                    result.worse.push(Guard { metric, change, refuses });
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kagiri_tests::{Live, Namespaces, World, beside_others, need_programs, need_root, program, workspace};
 
-use super::tune::ONE;
+use crate::tune::ONE;
 
 /// Packages are downloaded, and ten seconds are measured more than once, beside other tests.
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{
-    Authority, Console, Live, Namespaces, World, beside_others, http_request, need_root, wait_until,
-};
+use kagiri_tests::{Authority, Console, World, http_request};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::tune::ONE;
+use super::request::by_python;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -186,27 +184,6 @@ fn store_of_a_newer_version_is_a_message_and_the_rest_works() {
     assert!(console.get("/plans").as_array().is_some_and(|plans| plans.len() > 10));
 }
 
-/// Prints the status of a request, and then its body: URL, method, body, token, file of authorities.
-const CLIENT: &str = "import sys, urllib.request, urllib.error, ssl\n\
-    url, method, body, token, ca = sys.argv[1:]\n\
-    head = {'Authorization': 'Bearer ' + token}\n\
-    request = urllib.request.Request(url, body.encode() or None, head, method=method)\n\
-    context = ssl.create_default_context(cafile=ca) if ca else None\n\
-    try: answer = urllib.request.urlopen(request, context=context, timeout=60)\n\
-    except urllib.error.HTTPError as error: answer = error\n\
-    print(answer.status)\n\
-    print(answer.read().decode())";
-
-/// A request by Python, which can run in a namespace and speaks TLS.
-fn by_python(net: Option<&Namespaces>, world: &World, words: &[&str]) -> (i64, Value) {
-    let mut python = std::process::Command::new("python3");
-    python.args(["-c", CLIENT]).args(words).current_dir(world.path(""));
-    let python = net.map(|net| net.on("a", &python)).unwrap_or(python);
-    let ended = Live::start(python).end(PATIENCE).code(0);
-    let (status, text) = ended.stdout.split_once('\n').expect("a status");
-    (status.parse().expect("a number"), serde_json::from_str(text).unwrap_or(Value::Null))
-}
-
 #[test]
 fn tls_serves_beyond_loopback_with_a_secure_cookie() {
     let world = World::new();
@@ -224,50 +201,4 @@ fn tls_serves_beyond_loopback_with_a_secure_cookie() {
     let url = format!("https://localhost:{port}/api/v1/session");
     assert_eq!(by_python(None, &world, &[&url, "GET", "", token, ca]), (200, json!({ "user": "local" })));
     world.run(&["serve", "--listen", "127.0.0.1:0", "--tls", ca, "--key", key]).code(1);
-}
-
-#[test]
-fn settings_are_set_for_a_time_and_undone() {
-    need_root!();
-    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let _beside = beside_others();
-    let (world, net) = (World::new(), Namespaces::new(&["a"]));
-    // Its port is in the namespace: requests come from there, too.
-    let server = Live::start(net.on_with_mounts("a", &world.command(&["serve", "--listen", "127.0.0.1:0"])));
-    let console = Console::of(server);
-    let ask = |method: &str, path: &str, body: &Value| -> (i64, Value) {
-        let url = format!("http://{}/api/v1{path}", console.address);
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        by_python(Some(&net), &world, &[&url, method, &body, &console.token, ""])
-    };
-    let value = || {
-        let (_, all) = ask("GET", "/settings", &Value::Null);
-        let all = all.as_array().expect("settings").clone();
-        let found = all.iter().find(|setting| setting["name"] == "net.ipv4.tcp_sack").expect("tcp_sack");
-        found["value"].as_str().expect("a value").to_owned()
-    };
-    assert_eq!(value(), "1");
-    let (status, wrong) =
-        ask("POST", "/settings/set", &json!({ "settings": { "tcp_sack": 7 }, "for_s": 60 }));
-    assert_eq!(status, 422, "{wrong}");
-    let (status, set) =
-        ask("POST", "/settings/set", &json!({ "settings": { "tcp_sack": "0" }, "for_s": 600 }));
-    assert_eq!((status, value().as_str()), (201, "0"), "{set}");
-    assert_eq!((&set["state"], &set["changes"][0]["before"]), (&json!("applied"), &json!("1")));
-    let (status, again) =
-        ask("POST", "/settings/set", &json!({ "settings": { "tcp_sack": "1" }, "for_s": 600 }));
-    assert_eq!(status, 409, "{again}");
-    let id = set["id"].as_str().expect("an id");
-    let (status, undone) = ask("POST", &format!("/settings/applied/{id}/undo"), &Value::Null);
-    assert_eq!((status, value().as_str()), (200, "1"), "{undone}");
-    assert_eq!(undone["changes"][0]["outcome"], "restored", "{undone}");
-    // The timer does not need the server.
-    let (status, set) = ask("POST", "/settings/set", &json!({ "settings": { "tcp_sack": "0" }, "for_s": 3 }));
-    assert_eq!(status, 201, "{set}");
-    console.end(Signal::SIGKILL);
-    let list =
-        || Live::start(net.on_with_mounts("a", &world.command(&["tune", "list", "tcp_sack", "--json"])));
-    wait_until("restored by its timer", PATIENCE, || {
-        list().end(PATIENCE).code(0).json()["settings"][0]["value"] == "1"
-    });
 }

@@ -1,0 +1,12 @@
+//! The console: `kagiri serve`, its API and its pages.
+
+mod access;
+mod api;
+mod hosts;
+mod jobs;
+mod pages;
+mod policies;
+mod request;
+mod settings;
+mod storage;
+mod tune;
