@@ -316,9 +316,8 @@ fn response_time_under_load_is_that_of_an_independent_pinger() {
     need_programs!("python3");
     let world = World::new();
     let reno = "settings = { tcp_congestion_control = 'reno' }\n";
-    let file = format!(
-        "[host.a]\n{reno}[host.b]\n{reno}[[link]]\nbetween = ['a', 'b']\nrate = '20Mbit/s'\nbuffer = '128KiB'\n"
-    );
+    let link = "[[link]]\nbetween = ['a', 'b']\nrate = '20Mbit/s'\nbuffer = '128KiB'\n";
+    let file = format!("[host.a]\n{reno}[host.b]\n{reno}{link}");
     let lab = UpLab::new(&world, "loaded", &file);
     let exec = |host: &str, what: &str| {
         let words = ["lab", "exec", host, "--lab", &lab.name, "--", "python3", "-c", PINGER, what];

@@ -51,8 +51,8 @@ fn over_time(settings: &TransferSettings, responses: &Responses, idle: Option<&R
     }
     Figure {
         title: "Response times over time".into(),
-        note: "By the moment at which a request was meant to be sent. Of fewer than a hundred requests the 99th \
-               percentile is the longest."
+        note: "By the moment at which a request was meant to be sent. Of fewer than a hundred requests the \
+               99th percentile is the longest."
             .into(),
         x: Axis::of("time since the start", "s"),
         y: Axis::log("response time", "ms"),

@@ -88,9 +88,9 @@ fn under_load(report: &TransferReport, loaded: &Responses, idle: &Responses) -> 
     let (loaded_p99, idle_p99) = time(99.0)?;
     let (loaded_rate, idle_rate) = both(&|one| Some(count(one.round_trips_per_min()?.round())))?;
     Some(format!(
-        "{loaded_rate} round trips a minute under load, {idle_rate} idle. Under load half of the requests were \
-         answered within {loaded_p50} and 99 % within {loaded_p99}, idle within {idle_p50} and {idle_p99}. The \
-         load moved {}",
+        "{loaded_rate} round trips a minute under load, {idle_rate} idle. Under load half of the requests \
+         were answered within {loaded_p50} and 99 % within {loaded_p99}, idle within {idle_p50} and \
+         {idle_p99}. The load moved {}",
         moved(report)?
     ))
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::native_common::*;
 use base::outcome::Marks;
 use base::verdict::Verdict;
+use sys::clock::monotonic_ns;
 use transfer::flow::Direction;
 use transfer::judge::judge;
 use transfer::native::NativeSettings;
@@ -13,11 +14,13 @@ use transfer::native::NativeSettings;
 fn requests_are_answered_before_and_beside_the_load() {
     let (server, natives) = server(NativeSettings::default());
     let asked = json!({
-        "under_load": "500ms", "time": "1s", "direction": "both", "flows": 2, "rate": "20Mbit/s",
+        "under_load": "500ms", "time": "1s", "direction": "both", "flows": 2, "rate": "5Mbit/s",
         "requests": { "size": "64B", "answer_size": "10B" },
     });
     let settings = settings(asked);
-    let report = prepare(server.local_addr(), &settings).unwrap().run(0);
+    let ready = prepare(server.local_addr(), &settings).unwrap();
+    // All threads are there by then, so that no request is late.
+    let report = ready.run(monotonic_ns() + 300_000_000);
     assert_eq!(report.broken, None);
     let (idle, loaded) = (report.idle_responses.clone().unwrap(), report.responses.clone().unwrap());
     // 200 a second.
