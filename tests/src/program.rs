@@ -68,7 +68,11 @@ pub struct World {
     dir: TempDir,
     program: PathBuf,
     as_nobody: bool,
+    has_own_journal: bool,
 }
+
+/// Runs a program for which the first argument is the folder of root's journals.
+const OWN_JOURNAL: &str = "mkdir -p /run/kagiri && mount --bind \"$1\" /run/kagiri && shift && exec \"$@\"";
 
 impl Default for World {
     fn default() -> Self {
@@ -98,6 +102,13 @@ impl World {
         world
     }
 
+    /// A world in which `kagiri undo` finds changes of this world alone, and no other finds them.
+    pub fn with_own_journal() -> Self {
+        let world = Self { has_own_journal: crate::is_root(), ..Self::new() };
+        std::fs::set_permissions(world.path("run"), PermissionsExt::from_mode(0o700)).expect("chmod");
+        world
+    }
+
     fn within(parent: &Path, as_nobody: bool) -> Self {
         std::fs::create_dir_all(parent).expect("a folder for the worlds");
         let dir = tempfile::Builder::new().prefix("kagiri-world-").tempdir_in(parent).expect("a folder");
@@ -108,7 +119,7 @@ impl World {
             std::fs::create_dir(dir.path().join("data")).expect("a folder");
             std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
         }
-        Self { dir, program: program(), as_nobody }
+        Self { dir, program: program(), as_nobody, has_own_journal: false }
     }
 
     /// Let `nobody` own a path.
@@ -138,6 +149,11 @@ impl World {
             let mut command = Command::new("setpriv");
             command.arg(format!("--reuid={NOBODY}")).arg(format!("--regid={NOBODY}")).arg("--clear-groups");
             command.arg(&self.program);
+            command
+        } else if self.has_own_journal {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "--propagation", "slave", "sh", "-c", OWN_JOURNAL, "sh"]);
+            command.arg(self.path("run")).arg(&self.program);
             command
         } else {
             Command::new(&self.program)

@@ -284,3 +284,64 @@ fn load_of_others_on_the_receivers_cpu_is_the_limit() {
     assert!(first.contains("waited for a CPU"), "{limit}");
     assert!(limit.to_string().contains("a receiving thread waited for a CPU "), "{limit}");
 }
+
+/// Answers datagrams, or sends one every 20 ms for so many seconds and prints the median round trip in ms.
+const PINGER: &str = "
+import socket, statistics, sys, time
+it = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+if sys.argv[1] == 'answer':
+    it.bind(('0.0.0.0', 7777))
+    print('ready', flush=True)
+    while True:
+        it.sendto(*it.recvfrom(64))
+it.connect(('10.77.0.2', 7777))
+it.settimeout(1)
+times, end = [], time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    sent = time.monotonic()
+    it.send(b'%f' % sent)
+    try:
+        while float(it.recv(64)) < sent - 1e-6:
+            pass
+        times.append(time.monotonic() - sent)
+    except socket.timeout:
+        pass
+    time.sleep(0.02)
+print(1e3 * statistics.median(times))
+";
+
+#[test]
+fn response_time_under_load_is_that_of_an_independent_pinger() {
+    need_root!();
+    need_programs!("python3");
+    let world = World::new();
+    let reno = "settings = { tcp_congestion_control = 'reno' }\n";
+    let link = "[[link]]\nbetween = ['a', 'b']\nrate = '20Mbit/s'\nbuffer = '128KiB'\n";
+    let file = format!("[host.a]\n{reno}[host.b]\n{reno}{link}");
+    let lab = UpLab::new(&world, "loaded", &file);
+    let exec = |host: &str, what: &str| {
+        let words = ["lab", "exec", host, "--lab", &lab.name, "--", "python3", "-c", PINGER, what];
+        world.start(&words)
+    };
+    let mut answering = exec("b", "answer");
+    answering.wait_for("ready", PATIENCE);
+    let asked =
+        ["--place", "clients=a", "--place", "server=b", "--under-load", "1s", "--time", "8s", "--flows"];
+    let asked = [&["transfer", "--lab", &lab.name, "--json", "--quiet"][..], &asked, &["4"]].concat();
+    let measuring = world.start(&asked);
+    // The load begins a second after the start, fills the queue within another, and then stays.
+    std::thread::sleep(Duration::from_secs(4));
+    let pinging = exec("a", "3");
+    let pinged = pinging.end(PATIENCE).code(0).stdout;
+    let witness_ms: f64 = pinged.trim().parse().expect("a number");
+    let document = measuring.end(PATIENCE).code(0).json();
+    let ms = |name: &str| metric(&document, name) / 1e3;
+    let (idle_ms, loaded_ms) = (ms("idle_response_p50_us"), ms("response_p50_us"));
+    // A full queue of 128 KiB takes 52 ms at 20 Mbit/s; reno empties it to a half after each loss.
+    assert!(idle_ms < 5.0 && (15.0..70.0).contains(&loaded_ms), "idle {idle_ms} ms, loaded {loaded_ms} ms");
+    assert!((loaded_ms / witness_ms - 1.0).abs() < 0.3, "{loaded_ms} ms, the pinger {witness_ms} ms");
+    let per_min = metric(&document, "round_trips_per_min");
+    assert!((per_min * loaded_ms / 60_000.0 - 1.0).abs() < 0.3, "{per_min} per minute at {loaded_ms} ms");
+    let goodput = metric(&document, "goodput_bit_per_s");
+    assert!((17e6..20.1e6).contains(&goodput), "{goodput}");
+}

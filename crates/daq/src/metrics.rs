@@ -1,10 +1,12 @@
 //! The numbers of a trial.
 
+use std::collections::BTreeMap;
+
 use base::metric::Better::{Higher, Lower, Neither};
 use base::metric::{MetricSpec, Metrics, metric};
 
 use super::report::{BuilderReport, SourceSent};
-use super::settings::DaqSettings;
+use super::settings::{DaqSettings, Size};
 use super::trial_reports::TrialReports;
 
 /// Every number of a trial: the workload's own, and what the samplers add.
@@ -71,7 +73,10 @@ pub const METRICS: &[MetricSpec] = &[
 
 /// The metrics that summarise one load, the main one first.
 pub const HEADLINE: &[&str] =
-    &["events_per_s", "events_incomplete", "completion_p99_ms", "dead_time_percent"];
+    &["events_per_s", "events_incomplete", "completion_p99_ms", "dead_time_percent", "goodput_bit_per_s"];
+
+/// Sources that have a goodput of their own among the metrics.
+const SOURCES_NAMED_MAX: u64 = 4;
 
 #[must_use]
 pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Metrics {
@@ -111,7 +116,27 @@ pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Metrics {
     metrics.extend(fragments_of(settings, reports));
     metrics.extend(clocks(&builders));
     metrics.extend(sources(reports));
+    metrics.extend(of_each_source(settings, reports));
     metrics
+}
+
+/// The goodput of each of a few sources, whose fragments are of one size: `source_1_goodput_bit_per_s`.
+fn of_each_source(settings: &DaqSettings, reports: &TrialReports) -> Metrics {
+    let mut fragments: BTreeMap<u32, u64> = BTreeMap::new();
+    for seen in reports.builders().into_iter().flat_map(|builder| &builder.sources_seen) {
+        *fragments.entry(seen.source).or_default() += seen.fragments;
+    }
+    let is_few = (2..=SOURCES_NAMED_MAX).contains(&settings.sources);
+    let all = fragments.values().sum::<u64>() as f64;
+    let goodput = reports.per_s(|builder| builder.payload_bytes).map(|bytes| bytes * 8.0);
+    let Some(goodput) = goodput.filter(|_| is_few && all > 0.0 && matches!(settings.size, Size::Fixed(_)))
+    else {
+        return Metrics::new();
+    };
+    let of_source = |(source, fragments): (u32, u64)| {
+        (format!("source_{source}_goodput_bit_per_s"), Some(goodput * fragments as f64 / all))
+    };
+    fragments.into_iter().map(of_source).collect()
 }
 
 /// A count; unknown without a builder's report.
@@ -249,6 +274,18 @@ mod tests {
         assert_eq!((metrics["fragments_lost"], metrics["fragments_unexplained"]), (Some(0.0), Some(0.0)));
         assert_eq!(metrics["retransmits"], Some(2.0));
         assert_eq!(metrics["timeouts"], None, "timeouts are unknown, not 0");
+    }
+
+    #[test]
+    fn few_sources_have_a_goodput_each() {
+        let mut reports = built(20, 10);
+        let seen = |source, fragments| SourceSeen { source, fragments, ..SourceSeen::default() };
+        reports.hosts[0].builders[0].sources_seen = vec![seen(0, 12), seen(1, 4)];
+        let metrics = of(&DaqSettings { sources: 2, ..DaqSettings::default() }, &reports);
+        assert_eq!(metrics["source_0_goodput_bit_per_s"], Some(48_000.0));
+        assert_eq!(metrics["source_1_goodput_bit_per_s"], Some(16_000.0));
+        let many = of(&DaqSettings { sources: 5, ..DaqSettings::default() }, &reports);
+        assert!(!many.contains_key("source_0_goodput_bit_per_s"));
     }
 
     #[test]

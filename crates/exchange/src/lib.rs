@@ -14,6 +14,7 @@ pub mod limit;
 pub mod metrics;
 mod payload;
 pub mod presentation;
+mod readiness;
 pub mod report;
 pub mod server;
 pub mod settings;

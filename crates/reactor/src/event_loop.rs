@@ -99,6 +99,11 @@ impl Reactor {
         self.timers.clear(token);
     }
 
+    /// When the next timer expires, for a machine that waits in a call of its own.
+    pub fn next_timer_ns(&mut self) -> Option<u64> {
+        self.timers.next_ns()
+    }
+
     /// Queues `token` for [`StateMachine::on_resume`] after the events of this wait, or else after the next,
     /// which then does not block. A queued token is not queued again.
     #[inline]

@@ -18,6 +18,7 @@ pub mod export;
 pub mod findings;
 pub mod html;
 pub mod survey;
+mod sweep;
 mod tables;
 pub mod terminal;
 pub mod text;

@@ -35,7 +35,7 @@ pub(super) fn each_held_back(
     way: &DirectionReport,
 ) -> Vec<Option<Cause>> {
     // Spinning threads always use their cores, and flows that wait for responses move few bytes.
-    if settings.requests.is_some() {
+    if settings.is_requests_only() {
         return Vec::new();
     }
     limit::of_each(way, asked(settings, way), link_share(report, way))
@@ -122,7 +122,7 @@ fn missing(
     };
     let others = report.directions.iter().filter(|other| other.direction == way.direction);
     // Requests wait for answers; several clients share a link; short transfers have not settled.
-    let is_comparable = settings.requests.is_none()
+    let is_comparable = !settings.is_requests_only()
         && settings.search.is_none()
         && others.count() == 1
         && too_short_ms(settings, report).is_none();

@@ -9,6 +9,7 @@ mod account;
 pub mod client;
 pub mod control;
 mod driver;
+mod figures;
 mod findings;
 pub mod flow;
 mod intervals;
@@ -75,7 +76,11 @@ impl Workload for Transfer {
 
     /// One load is one flow or several: what passed through them is what was asked.
     fn headline_metrics(&self, settings: &TransferSettings) -> &'static [&'static str] {
-        if settings.requests.is_some() { metrics::OF_REQUESTS } else { metrics::OF_BYTES }
+        match (settings.under_load, &settings.requests) {
+            (Some(_), _) => metrics::UNDER_LOAD,
+            (None, Some(_)) => metrics::OF_REQUESTS,
+            (None, None) => metrics::OF_BYTES,
+        }
     }
 
     fn presentation(&self) -> &'static Presentation {
@@ -107,17 +112,18 @@ impl Workload for Transfer {
         };
         // The flows start together and end one after the other; TCP finds out its engine first, and what is
         // under way arrives.
-        let beyond = match settings.requests.is_some() || settings.protocol == Protocol::Quic {
+        let beyond = match settings.is_requests_only() || settings.protocol == Protocol::Quic {
             true => BEYOND_REQUESTS,
             false => BEYOND_BYTES,
         };
-        TrialTime { hold, warm_up: settings.omit, beyond: Some(beyond), ..TrialTime::default() }
+        let warm_up = Span::from_ms(settings.idle().ns().saturating_add(settings.omit.ns()) / 1_000_000);
+        TrialTime { hold, warm_up, beyond: Some(beyond), ..TrialTime::default() }
     }
 
     /// Bytes take as long as they do: each end's own limit ends them before.
     fn max_overtime(&self, settings: &TransferSettings) -> Duration {
         let moving = if settings.bytes.is_some() { BYTES_WITHIN } else { settings.omit.duration() };
-        moving + OVERTIME
+        settings.idle().duration() + moving + OVERTIME
     }
 
     /// What arrived until then arrived. A rate that is searched is judged by its whole hold.
@@ -186,6 +192,7 @@ mod tests {
             (json!({ "time": "1h", "omit": "1s" }), HoldTime::OfPlan, 1400),
             (json!({ "requests": {} }), HoldTime::OfPlan, 200),
             (json!({ "protocol": "quic" }), HoldTime::OfPlan, 200),
+            (json!({ "under_load": "2s" }), HoldTime::OfPlan, 2400),
             (json!({ "bytes": "1MB", "rate": "1Mbit/s", "flows": 4 }), HoldTime::S(2.0), 400),
             (json!({ "bytes": "1MB" }), HoldTime::Unknown, 400),
         ] {

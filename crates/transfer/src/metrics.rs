@@ -1,10 +1,12 @@
 //! The numbers of a transfer's trial.
 
+mod responses;
+
 use base::metric::Better::{Higher, Lower, Neither};
 use base::metric::{MetricSpec, Metrics, metric};
 
 use super::flow::{Direction, FlowCount, FlowReport};
-use super::report::{Counted, DirectionReport, EndReport, Responses, TransferReport, Waits};
+use super::report::{Counted, DirectionReport, EndReport, TransferReport, Waits};
 
 /// Every number of a trial: the transfer's own, and what the samplers add.
 pub const METRICS: &[MetricSpec] = &[
@@ -51,6 +53,15 @@ pub const METRICS: &[MetricSpec] = &[
     metric("response_p999_us", "us", Lower, "99.9th percentile of these times"),
     metric("response_max_us", "us", Lower, "the longest of these times"),
     metric(
+        "round_trips_per_min",
+        "1/min",
+        Higher,
+        "responsiveness: 60 s divided by the mean of the fastest 95 % of these times",
+    ),
+    metric("idle_response_p50_us", "us", Lower, "median on the idle path, before the load (--under-load)"),
+    metric("idle_response_p99_us", "us", Lower, "99th percentile on the idle path"),
+    metric("idle_round_trips_per_min", "1/min", Higher, "responsiveness of the idle path"),
+    metric(
         "start_skew_us",
         "us",
         Lower,
@@ -72,6 +83,16 @@ pub const OF_REQUESTS: &[&str] = &[
     "response_p99_us",
     "sender_cpu_percent",
     "receiver_cpu_percent",
+];
+
+/// The same of requests beside a load.
+pub const UNDER_LOAD: &[&str] = &[
+    "round_trips_per_min",
+    "response_p50_us",
+    "response_p99_us",
+    "goodput_bit_per_s",
+    "idle_response_p50_us",
+    "idle_round_trips_per_min",
 ];
 
 #[must_use]
@@ -119,7 +140,8 @@ pub fn of(report: &TransferReport) -> Metrics {
     metrics.extend(datagrams(ways));
     metrics.extend(delays(report));
     metrics.extend(connections(ways));
-    metrics.extend(report.responses.as_ref().map(responses).unwrap_or_default());
+    metrics.extend(report.responses.as_ref().map(responses::of).unwrap_or_default());
+    metrics.extend(report.idle_responses.as_ref().map(responses::of_idle).unwrap_or_default());
     metrics
 }
 
@@ -267,22 +289,6 @@ fn connections(ways: &[DirectionReport]) -> Metrics {
         ("retransmits", (!again.is_empty()).then(|| again.iter().sum())),
         ("rtt_min_us", least.into_iter().min_by(f64::total_cmp)),
         ("rtt_us", mean),
-    ];
-    named.map(|(name, value)| (name.to_owned(), value)).into()
-}
-
-fn responses(responses: &Responses) -> Metrics {
-    let times = &responses.times;
-    let us = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e3);
-    let rate = (responses.elapsed_s > 0.0).then(|| responses.answered as f64 / responses.elapsed_s);
-    let named = [
-        ("transactions_per_s", rate),
-        ("responses_missing", Some(responses.unanswered as f64)),
-        ("response_mean_us", times.mean_ns().map(|ns| ns / 1e3)),
-        ("response_p50_us", us(times.percentile_ns(50.0))),
-        ("response_p99_us", us(times.percentile_ns(99.0))),
-        ("response_p999_us", us(times.percentile_ns(99.9))),
-        ("response_max_us", us(times.max_ns())),
     ];
     named.map(|(name, value)| (name.to_owned(), value)).into()
 }

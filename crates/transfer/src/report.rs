@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::flow::{Direction, FlowCount, FlowReport, ThreadReport};
 
-pub use super::driver::Responses;
+pub use super::driver::{OverTime, Responses, Slot};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -32,6 +32,8 @@ pub struct TransferReport {
     pub clock: Option<ClockOffset>,
     /// Times from the intended moment of a request to the end of its answer, where requests were made.
     pub responses: Option<Responses>,
+    /// The same on the idle path, before the flows of `directions` loaded it.
+    pub idle_responses: Option<Responses>,
 }
 
 /// How far a server's clock is ahead of a client's.
@@ -67,12 +69,17 @@ impl TransferReport {
             all.clock = all.clock.filter(|clock| report.clock == Some(*clock));
             all.stopped |= report.stopped;
             all.broken = all.broken.or(report.broken);
-            all.responses = match (all.responses, report.responses) {
-                (Some(a), Some(b)) => Some(a.with(&b)),
-                (a, b) => a.or(b),
-            };
+            all.responses = together(all.responses, report.responses);
+            all.idle_responses = together(all.idle_responses, report.idle_responses);
         }
         Some(all)
+    }
+}
+
+fn together(one: Option<Responses>, other: Option<Responses>) -> Option<Responses> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.with(&other)),
+        (one, other) => one.or(other),
     }
 }
 

@@ -1,7 +1,8 @@
-//! What every workload shares: its trait and its parts' trait, settings, timing calls, a witness of pauses,
-//! what the sampler watches.
+//! What every workload shares: its trait and its parts' trait, settings, timing calls, histograms as figures,
+//! a witness of pauses, what the sampler watches.
 
 pub mod calls;
+pub mod histogram;
 pub mod part;
 pub mod pauses;
 pub mod settings;

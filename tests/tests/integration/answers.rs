@@ -24,6 +24,7 @@ const COMMANDS: [&[&str]; 12] = [
     &["transfer", "--time", "0.3", "--direction", "both", "--flows", "3", "--rate", "10Mbit/s"],
     &["transfer", "--time", "0.3", "--protocol", "udp", "--rate", "50Mbit/s"],
     &["transfer", "--time", "0.3", "--rr"],
+    &["transfer", "--time", "0.3", "--under-load", "0.2", "--direction", "both", "--rate", "10Mbit/s"],
     &["transfer", "--time", "0.5", "--rate", "10Mbit/s", "--calls"],
     &["stream", "--content", "film.ts", "--streams", "2", "--time", "2"],
     &["stream", "--content", "film.ts", "--max", "2", "--time", "1", "--confirmations", "1"],

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use kagiri_tests::{Live, SmallDisk, World, alone, beside_others, names, need_root, wait_until};
+use kagiri_tests::{Live, SmallDisk, World, beside_others, names, need_root, wait_until};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::Signal;
 
@@ -49,8 +49,8 @@ fn all_printed(ended: &kagiri_tests::Ended) -> String {
 #[test]
 fn what_takes_the_name_of_the_folder_during_a_run_is_not_removed() {
     for is_link in [true, false] {
-        let _alone = alone();
-        let world = World::new();
+        let _beside = beside_others();
+        let world = World::with_own_journal();
         for name in ["dir", "other", "other/tree"] {
             std::fs::create_dir(world.path(name)).expect("a directory");
         }
@@ -91,9 +91,8 @@ fn folder_removed_during_a_run_is_named_as_the_reason() {
 #[test]
 fn undo_keeps_a_folder_whose_file_system_is_not_mounted() {
     need_root!();
-    // Others would undo what is left here.
-    let _alone = alone();
-    let world = World::new();
+    let _beside = beside_others();
+    let world = World::with_own_journal();
     let disk = world.path("disk");
     let small = SmallDisk::mount_ext4(&disk, 64 << 20);
     let folder = leftover(&world, "disk");
@@ -120,9 +119,8 @@ fn undo_keeps_a_folder_whose_file_system_is_not_mounted() {
 
 #[test]
 fn undo_leaves_what_others_put_into_a_leftover_and_names_it() {
-    // Others would undo what is left here.
-    let _alone = alone();
-    let world = World::new();
+    let _beside = beside_others();
+    let world = World::with_own_journal();
     std::fs::create_dir(world.path("dir")).expect("a directory");
     let (live, folder) = measuring(&world, "dir", "60s");
     let tree = names(&folder).into_iter().find(|name| name.starts_with("tree-")).expect("a tree");
@@ -140,7 +138,6 @@ fn undo_leaves_what_others_put_into_a_leftover_and_names_it() {
     assert_eq!(names(&folder), ["precious", tree.as_str()]);
     assert_eq!(names(&folder.join(&tree)), ["bigfileset"]);
     assert_eq!(names(&folder.join(&tree).join("bigfileset")), ["notes"]);
-    // It may find changes of other tests.
     world.run(&["undo"]);
     assert!(folder.join("precious").exists());
 
@@ -156,9 +153,8 @@ fn undo_leaves_what_others_put_into_a_leftover_and_names_it() {
 
 #[test]
 fn undo_fails_when_a_folder_lost_its_mark() {
-    // Others would undo what is left here.
-    let _alone = alone();
-    let world = World::new();
+    let _beside = beside_others();
+    let world = World::with_own_journal();
     std::fs::create_dir(world.path("dir")).expect("a directory");
     let folder = leftover(&world, "dir");
     std::fs::write(folder.join(MARK), "1 2 3").expect("written");

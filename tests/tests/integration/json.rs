@@ -126,6 +126,7 @@ fn transfers_and_events_are_documents_of_the_contract() {
         &["transfer", "--protocol", "udp", "--rate", "50Mbit/s"],
         &["transfer", "--protocol", "quic"],
         &["transfer", "--rr", "64B"],
+        &["transfer", "--under-load", "200ms", "--rate", "10Mbit/s"],
         &["daq", "--sources", "20", "--omit", "0s"],
     ] {
         let ended = world.measure(&[words, &["--time", "300ms", "--json"]].concat(), PATIENCE).code(0);

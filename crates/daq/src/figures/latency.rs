@@ -2,6 +2,7 @@
 
 use base::histogram::Histogram;
 use base::outcome::{Axis, Figure, Layer, Marks, Tone};
+use workload::histogram;
 
 use super::{NS_PER_MS, NS_PER_US, name, tone};
 use crate::report::{BuilderReport, SourcesReport};
@@ -96,6 +97,30 @@ pub(super) fn skew(builders: &[&BuilderReport]) -> Option<Figure> {
                 .into(),
         x: Axis { from: ends.map(|ends| ends.0), to: ends.map(|ends| ends.1), ..Axis::of("event", "") },
         y: Axis::of("difference of send times", "us"),
+        layers,
+    })
+}
+
+/// How often which difference of send times occurred: all events, not only those that are kept as points.
+pub(super) fn skew_histogram(builders: &[&BuilderReport]) -> Option<Figure> {
+    let mut all = Histogram::default();
+    builders.iter().for_each(|builder| all.merge(&builder.skew));
+    let mut layers = Vec::from(histogram::layers("", Tone::First, &all, NS_PER_US)?);
+    let bound_us =
+        builders.iter().filter_map(|builder| bound_ns(builder)).max().map(|ns| ns as f64 / NS_PER_US);
+    // A bound far below all differences would squeeze them into a corner.
+    let least_us = all.percentile_ns(0.0).map_or(0.0, |ns| ns as f64 / NS_PER_US);
+    if let Some(us) = bound_us.filter(|us| *us * 10.0 > least_us) {
+        layers.push(Layer::new("", Tone::Soft, Marks::Down { x: us, label: "clock error".into() }));
+    }
+    Some(Figure {
+        title: "Histogram of the differences of send times".into(),
+        note:
+            "Share of the events in each of ten bins per decade: time from the first send time of an event \
+               to the last."
+                .into(),
+        x: Axis::log("difference of send times", "us"),
+        y: Axis::of("events", "%"),
         layers,
     })
 }

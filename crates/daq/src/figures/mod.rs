@@ -26,6 +26,7 @@ pub fn of_trial(builders: &[&BuilderReport], sources: &[SourcesReport]) -> Vec<F
     all.extend([
         event_timeline::heat(builders),
         latency::skew(builders),
+        latency::skew_histogram(builders),
         times::events(builders),
         times::dead(builders),
         times::slowest(builders),

@@ -14,6 +14,8 @@ fn report() -> BuilderReport {
         report.completion.record_ns(ns);
         report.first_fragment.record_ns(ns / 10);
     }
+    report.skew.record_ns_times(40_000, 3);
+    report.skew.record_ns(400_000);
     report.skews = vec![(0, 40_000), (5, 60_000)];
     let clock = |bound_ns| GroupClock { bound_ns, ..GroupClock::default() };
     report.clocks = vec![clock(Some(8_000)), clock(None), clock(Some(12_000))];
@@ -54,6 +56,12 @@ fn figures_show_what_builders_saw() {
     assert_eq!(skew.layers[0].marks, Marks::Band { at: vec![[0.0, 0.0, 20.0], [5.0, 0.0, 20.0]] });
     assert_eq!(skew.layers[1].name, "difference, builder 0");
     assert_eq!(skew.layers[1].marks, Marks::Points { at: vec![[0.0, 40.0], [5.0, 60.0]] });
+    let histogram = figure(&all, "Histogram of the differences");
+    let Marks::Steps { at } = &histogram.layers[1].marks else { panic!("{histogram:?}") };
+    let known: Vec<_> = at.iter().filter(|(_, share)| *share > Some(0.0)).collect();
+    assert_eq!(known.iter().map(|(_, share)| share.unwrap()).collect::<Vec<_>>(), [75.0, 25.0]);
+    assert!((39.0..40.0).contains(&known[0].0) && (390.0..400.0).contains(&known[1].0), "{known:?}");
+    assert_eq!(histogram.layers[2].marks, Marks::Down { x: 20.0, label: "clock error".into() });
     let Marks::Line { at } = &figure(&all, "How long").layers[0].marks else { panic!() };
     let shares: Vec<f64> = at.iter().filter_map(|point| point.1).collect();
     assert!(shares[0] == 1.0 && shares.windows(2).all(|pair| pair[0] >= pair[1]), "{shares:?}");

@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 use sys::clock::monotonic_ns;
 use sys::net::{Moved, TcpSocket};
 
-use super::connection::{Channel, Link, TransportError};
+use super::connection::{Channel, Link};
+use super::message::{Began, Broken, UnderWay, broken};
 use super::protocol::{Came, Incoming, Outgoing, Protocol, Reply, of_status};
 use super::schedule::{Place, Schedule};
 use super::shared::Shared;
 use super::stats::{Fault, Moments};
+use crate::readiness::Readiness;
 use crate::report::Waits;
 use crate::settings::{Class, Sizes};
 use crate::wire::MessageHeader;
@@ -18,27 +20,6 @@ use crate::wire::MessageHeader;
 const UNDER_WAY_MAX: usize = 1 << 14;
 /// Pause of a closed loop after an error, so that a server that refuses is not flooded.
 const AFTER_ERROR_NS: u64 = 100_000_000;
-
-/// Why a connection ends early.
-pub(super) type Broken = (Fault, String);
-
-/// A message that waits for its reply.
-#[derive(Debug, Clone, Copy)]
-struct UnderWay {
-    number: u64,
-    at: Moments,
-    bytes: u64,
-}
-
-/// What came of trying to begin a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Began {
-    /// None is due, or it has to wait.
-    Nothing,
-    Message,
-    /// One that needs a connection first.
-    NeedsLink,
-}
 
 #[derive(Debug)]
 pub(super) struct Client {
@@ -53,6 +34,8 @@ pub(super) struct Client {
     place: Place,
     schedule: Schedule,
     pub(super) link: Link,
+    /// Of its socket.
+    pub(super) readiness: Readiness,
     outgoing: Outgoing,
     /// Whether `outgoing` is not complete: it belongs to the last message under way.
     is_writing: bool,
@@ -61,7 +44,7 @@ pub(super) struct Client {
     under_way: VecDeque<UnderWay>,
     given_up: usize,
     /// Since when the next message could have been sent.
-    free_since_ns: u64,
+    pub(super) free_since_ns: u64,
     pub(super) is_done: bool,
     /// The moment that its timer is set to.
     pub(super) timer_ns: u64,
@@ -87,6 +70,7 @@ impl Client {
             place,
             schedule: Schedule::new(class, 0, place),
             link: Link::None,
+            readiness: Readiness::UNKNOWN,
             outgoing: Outgoing::default(),
             is_writing: false,
             incoming: Incoming::new(protocol),
@@ -186,8 +170,11 @@ impl Client {
 
     /// Begins the next message if it is due.
     pub(super) fn begin_next(&mut self, shared: &mut Shared) -> Began {
+        if !self.is_free(shared) || self.has_sent_all(shared) {
+            return Began::Nothing;
+        }
         let (due_ns, now_ns) = (self.schedule.due_ns(), monotonic_ns());
-        if due_ns > now_ns || !self.is_free(shared) || self.has_sent_all(shared) {
+        if due_ns > now_ns {
             return Began::Nothing;
         }
         let intended = if self.schedule.is_open() { due_ns } else { now_ns };
@@ -268,10 +255,24 @@ impl Client {
         Ok(driven.has_moved || driven.status.is_some())
     }
 
-    /// Reads once; whether anything came.
-    pub(super) fn read(&mut self, shared: &mut Shared) -> Result<bool, Broken> {
+    /// The message whose reply is all that it can wait for, on a connection whose reads can wait.
+    pub(super) fn waits_for(&self) -> Option<u64> {
+        let can_wait = self.link.waits() && !self.is_writing && !self.readiness.may_read();
+        self.under_way.get(self.given_up).filter(|_| can_wait).map(|message| message.number)
+    }
+
+    /// Reads once; whether anything came. `waits`: the read may wait for it.
+    pub(super) fn read(&mut self, shared: &mut Shared, waits: bool) -> Result<bool, Broken> {
         let Link::Open { channel: Channel::Stream(transport), .. } = &mut self.link else { return Ok(false) };
-        let bytes = match transport.recv(&mut shared.receive).map_err(broken)? {
+        let moved = match waits {
+            true => transport.recv_waiting(&mut shared.receive),
+            false if self.readiness.may_read() => transport.recv(&mut shared.receive),
+            false => return Ok(false),
+        };
+        let moved = moved.map_err(broken)?;
+        // What TLS returns does not tell how much the socket still has.
+        self.readiness.took(moved, if transport.has_tls() { 0 } else { shared.receive.len() });
+        let bytes = match moved {
             Moved::WouldBlock => return Ok(false),
             Moved::Bytes(bytes) => bytes,
             Moved::End => {
@@ -369,7 +370,7 @@ impl Client {
         self.end(shared);
         self.link = Link::None;
         self.under_way.clear();
-        (self.given_up, self.is_writing) = (0, false);
+        (self.given_up, self.is_writing, self.readiness) = (0, false, Readiness::UNKNOWN);
         self.incoming.reset();
     }
 
@@ -379,8 +380,4 @@ impl Client {
             shared.stats[self.class].waited(&info, self.base);
         }
     }
-}
-
-fn broken(error: TransportError) -> Broken {
-    (Fault::Broken, error.to_string())
 }

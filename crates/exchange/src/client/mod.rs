@@ -4,6 +4,7 @@ mod busiest;
 #[allow(clippy::module_inception, reason = "the client is what this folder is about")]
 mod client;
 mod connection;
+mod message;
 pub mod part;
 mod protocol;
 mod sampler;
@@ -203,7 +204,9 @@ fn run(
         worker.begin(control.start_ns(), events.reactor());
     }
     while !worker.is_over() && !control.is_stopped() {
-        events.poll_once(&mut worker, u64::MAX)?;
+        if !worker.wait_in_call(events.reactor()) {
+            events.poll_once(&mut worker, u64::MAX)?;
+        }
     }
     worker.end();
     let stopped = !worker.is_over();

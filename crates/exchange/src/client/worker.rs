@@ -7,8 +7,9 @@ use sys::clock::monotonic_ns;
 use sys::net::{Event, Interest};
 
 use super::busiest::Busiest;
-use super::client::{Began, Client};
-use super::connection::{Handshake, HandshakeError, Link, Step};
+use super::client::Client;
+use super::connection::{Channel, Handshake, HandshakeError, Link, Step};
+use super::message::Began;
 use super::sampler::SocketSampler;
 use super::shared::{Shared, Unconnected, WorkerSpec};
 use super::stats::{ClassStats, Fault};
@@ -17,6 +18,11 @@ const CLIENT: u8 = 1;
 const CONNECT: u8 = 2;
 /// The beginning of the hold.
 const HOLD: Token = Token::single(3);
+/// Longest wait within a read.
+const CALL_WAIT: Duration = Duration::from_millis(10);
+/// No timer may be due within so much time when a read begins to wait: the kernel prolongs a wait by up to two
+/// ticks, which are 10 ms at most.
+const CALL_MARGIN_NS: u64 = 40_000_000;
 /// Calls on one connection before others have their turn.
 const STEPS_MAX: usize = 16;
 
@@ -31,6 +37,8 @@ pub(super) struct Worker {
     begin_ns: u64,
     /// Clients that are not done.
     left: usize,
+    /// A message whose reply did not come within a wait in a read.
+    slow: Option<u64>,
     sampler: SocketSampler,
     pub(super) busiest: Busiest,
 }
@@ -47,6 +55,7 @@ impl Worker {
             start_ns: None,
             begin_ns: 0,
             left: clients.len(),
+            slow: None,
             sampler: SocketSampler::new(spec.sample_ns, stats.len(), spec.keeps_clients),
             busiest: Busiest::default(),
             shared: Shared::new(spec, stats),
@@ -159,7 +168,12 @@ impl Worker {
                     reactor.set_timer(Token::fixed(CLIENT, index as u32), client.timer_ns);
                 }
             }
-            Ok(Step::Done(channel)) => {
+            Ok(Step::Done(mut channel)) => {
+                let waits = self.clients.len() == 1 && !self.shared.spec.is_fresh;
+                if let (Channel::Stream(transport), true) = (&mut channel, waits) {
+                    transport.set_wait(CALL_WAIT);
+                }
+                let client = &mut self.clients[index];
                 self.unready = self.unready.saturating_sub(1);
                 self.shared.protocol_used =
                     channel.name(&self.shared.spec.protocol).or(self.shared.protocol_used);
@@ -182,7 +196,7 @@ impl Worker {
         }
         let (client, shared) = (&mut self.clients[index], &mut self.shared);
         for _ in 0..STEPS_MAX {
-            let moved = client.write(shared).and_then(|wrote| Ok(client.read(shared)? | wrote));
+            let moved = client.write(shared).and_then(|wrote| Ok(client.read(shared, false)? | wrote));
             let moved = moved.unwrap_or_else(|(fault, why)| {
                 client.lose(fault, &why, shared);
                 false
@@ -198,6 +212,38 @@ impl Worker {
         }
         reactor.resume(Token::fixed(CLIENT, index as u32));
         self.set_timer(index, reactor);
+    }
+
+    /// Waits in a read for the reply that the only client waits for, which saves the wait for readiness.
+    /// `false`: there is more to wait for, or the reply takes long. The sampler can be late by such a wait.
+    pub(super) fn wait_in_call(&mut self, reactor: &mut Reactor) -> bool {
+        let [client] = &mut self.clients[..] else { return false };
+        let Some(number) = client.waits_for().filter(|number| self.slow != Some(*number)) else {
+            return false;
+        };
+        let margin_ns = monotonic_ns() + CALL_MARGIN_NS;
+        if reactor.has_resumes() || reactor.next_timer_ns().is_some_and(|due_ns| due_ns < margin_ns) {
+            return false;
+        }
+        match client.read(&mut self.shared, true) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.slow = Some(number);
+                return false;
+            }
+            Err((fault, why)) => client.lose(fault, &why, &mut self.shared),
+        }
+        self.advance(0, reactor);
+        self.observe(self.clients[0].free_since_ns);
+        true
+    }
+
+    /// Reads what is due: the thread's CPU time, and the sockets' memory.
+    fn observe(&mut self, now_ns: u64) {
+        if self.start_ns.is_some_and(|start_ns| start_ns <= now_ns) {
+            self.busiest.look(now_ns);
+            self.sampler.sample(&self.clients, &mut self.shared.stats, now_ns);
+        }
     }
 
     /// Sets the timer to the next moment at which the client has something to do, or ends it.
@@ -220,9 +266,10 @@ impl Worker {
 }
 
 impl StateMachine for Worker {
-    fn on_ready(&mut self, reactor: &mut Reactor, token: Token, _: Event) {
+    fn on_ready(&mut self, reactor: &mut Reactor, token: Token, event: Event) {
         match token.class() {
             CLIENT => {
+                self.clients[token.index()].readiness.noticed(event);
                 if !self.continue_handshake(token.index(), reactor) {
                     self.advance(token.index(), reactor);
                 }
@@ -257,11 +304,7 @@ impl StateMachine for Worker {
 
     fn after_events(&mut self, reactor: &mut Reactor) {
         self.take_outcomes(reactor);
-        let now_ns = reactor.now_ns();
-        if self.start_ns.is_some_and(|start_ns| start_ns <= now_ns) {
-            self.busiest.look(now_ns);
-            self.sampler.sample(&self.clients, &mut self.shared.stats, now_ns);
-        }
+        self.observe(reactor.now_ns());
     }
 
     fn next_deadline_ns(&self) -> Option<u64> {

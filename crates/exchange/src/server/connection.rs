@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use sys::clock::monotonic_ns;
 use sys::net::{Moved, NetError, TcpSocket};
 
-use super::LogEntry;
+use super::{LogEntry, ServerReport};
 use crate::payload;
+use crate::readiness::Readiness;
 use crate::wire::{HEADER_BYTES, HELLO_BYTES, Hello, MessageHeader, ReplyHeader};
 
 /// Messages that wait for their reply; with more, the connection is not read.
@@ -58,6 +59,9 @@ pub(super) struct Connection {
     pub(super) socket: TcpSocket,
     /// Absent until it has come.
     pub(super) hello: Option<Hello>,
+    pub(super) readiness: Readiness,
+    /// Replies since it came to the thread that serves it.
+    pub(super) replies: u32,
     head: [u8; HELLO_BYTES],
     arriving: Arriving,
     pending: VecDeque<Pending>,
@@ -83,13 +87,28 @@ impl Buffers {
         let send = payload::slice(0, FIRST_BYTES as u64).to_vec();
         Self { receive: vec![0; 256 << 10], send, service_ns, received_bytes: 0, messages: 0, log }
     }
+
+    /// What was served with them.
+    pub(super) const fn report(&self) -> ServerReport {
+        ServerReport { messages: self.messages, received_bytes: self.received_bytes, refused: 0 }
+    }
 }
 
 impl Connection {
     pub(super) fn new(socket: TcpSocket) -> Self {
         let arriving = Arriving::Head(0);
         let (head, pending) = ([0; HELLO_BYTES], VecDeque::new());
-        Self { socket, hello: None, head, arriving, pending, reply: None, is_read: false }
+        Self {
+            socket,
+            hello: None,
+            readiness: Readiness::UNKNOWN,
+            replies: 0,
+            head,
+            arriving,
+            pending,
+            reply: None,
+            is_read: false,
+        }
     }
 
     /// Takes the hello from its socket; `None` until it is complete.
@@ -114,6 +133,20 @@ impl Connection {
         }
     }
 
+    /// Whether all messages that have come have their replies.
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.reply.is_none()
+    }
+
+    /// Waits for bytes as long as its socket may ([`TcpSocket::set_wait`]), and serves it; also whether bytes
+    /// came.
+    pub(super) fn serve_waiting(&mut self, buffers: &mut Buffers) -> (Served, bool) {
+        match self.receive(buffers, true) {
+            Ok(has_come) => (self.serve(buffers), has_come),
+            Err(_) => (Served::Over, false),
+        }
+    }
+
     /// Reads messages and sends replies, as much as is fair to others.
     pub(super) fn serve(&mut self, buffers: &mut Buffers) -> Served {
         let is_again = self.read(buffers);
@@ -125,29 +158,37 @@ impl Connection {
             // What was left unread causes no further event.
             (Ok(false), Ok(_)) if was_full && self.pending.len() < PENDING_MAX => Served::Again,
             // Sends wait for room, or for the moment of the next reply.
-            (Ok(false), Ok(due_ns)) => {
-                match self.is_read && self.pending.is_empty() && self.reply.is_none() {
-                    true => Served::Over,
-                    false => Served::Waits(due_ns),
-                }
-            }
+            (Ok(false), Ok(due_ns)) => match self.is_read && self.is_idle() {
+                true => Served::Over,
+                false => Served::Waits(due_ns),
+            },
         }
     }
 
     /// Whether there may be more to read.
     fn read(&mut self, buffers: &mut Buffers) -> Result<bool, NetError> {
         for _ in 0..16 {
-            if self.is_read || self.pending.len() >= PENDING_MAX {
+            let may_read = !self.is_read && self.readiness.may_read();
+            if !may_read || self.pending.len() >= PENDING_MAX || !self.receive(buffers, false)? {
                 return Ok(false);
             }
-            match self.socket.recv(&mut buffers.receive)? {
-                Moved::WouldBlock => return Ok(false),
-                Moved::End => self.is_read = true,
-                Moved::Bytes(bytes) => {
-                    buffers.received_bytes += bytes as u64;
-                    let now_ns = monotonic_ns();
-                    self.take(&buffers.receive[..bytes], now_ns, buffers.service_ns)?;
-                }
+        }
+        Ok(true)
+    }
+
+    /// Reads once; whether something came. `waits`: the read may wait for it.
+    fn receive(&mut self, buffers: &mut Buffers, waits: bool) -> Result<bool, NetError> {
+        let moved = match waits {
+            true => self.socket.recv_waiting(&mut buffers.receive)?,
+            false => self.socket.recv(&mut buffers.receive)?,
+        };
+        self.readiness.took(moved, buffers.receive.len());
+        match moved {
+            Moved::WouldBlock => return Ok(false),
+            Moved::End => self.is_read = true,
+            Moved::Bytes(bytes) => {
+                buffers.received_bytes += bytes as u64;
+                self.take(&buffers.receive[..bytes], monotonic_ns(), buffers.service_ns)?;
             }
         }
         Ok(true)
@@ -224,6 +265,7 @@ impl Connection {
             }
             if reply.sent == reply.bytes {
                 buffers.messages += 1;
+                self.replies = self.replies.saturating_add(1);
                 if let (Some(log), Some(reply)) = (&buffers.log, self.reply.take()) {
                     let Pending { first_byte_ns, last_byte_ns, .. } = reply.of;
                     let entry = LogEntry { first_byte_ns, last_byte_ns, replied_ns: monotonic_ns() };

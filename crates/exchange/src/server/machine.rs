@@ -7,6 +7,7 @@ use sys::clock::monotonic_ns;
 use sys::net::{Event, Interest, Listener, Moved, NetError, TcpSocket, UdpPort};
 
 use super::connection::{Buffers, Connection, Served};
+use super::direct::Lender;
 use super::trials::{BackgroundCount, Trials};
 use super::{ServerReport, ServerSettings};
 use crate::wire::{DATAGRAM_HEADER_BYTES, Hello, Purpose, u64_at};
@@ -16,6 +17,8 @@ const DATAGRAMS: Token = Token::single(2);
 const CONNECTION: u8 = 3;
 /// A connection that has sent no hello within this time is closed.
 const HELLO_WITHIN_NS: u64 = 10_000_000_000;
+/// Messages of the only connection with messages until it is lent to a thread of its own.
+const LEND_AFTER: u32 = 32;
 /// Datagrams that are taken before connections are served.
 const DATAGRAMS_AT_ONCE: usize = 256;
 
@@ -27,6 +30,9 @@ pub(super) struct Machine {
     trials: Trials,
     buffers: Buffers,
     refused: u64,
+    lender: Lender,
+    /// Connections that carry messages, with the one that is lent.
+    carriers: usize,
 }
 
 impl Machine {
@@ -35,6 +41,7 @@ impl Machine {
         datagrams: UdpPort,
         settings: ServerSettings,
         log: Option<super::Log>,
+        lender: Lender,
         reactor: &mut Reactor,
     ) -> Result<Self, NetError> {
         reactor.watch(&datagrams, DATAGRAMS, Interest::READ)?;
@@ -47,16 +54,14 @@ impl Machine {
             trials: Trials::default(),
             buffers: Buffers::new(settings.service_ns, log),
             refused: 0,
+            lender,
+            carriers: 0,
             settings,
         })
     }
 
     pub(super) fn report(&self) -> ServerReport {
-        ServerReport {
-            messages: self.buffers.messages,
-            received_bytes: self.buffers.received_bytes,
-            refused: self.refused,
-        }
+        ServerReport { refused: self.refused, ..self.buffers.report() }
     }
 
     fn accept(&mut self, reactor: &mut Reactor, listener: usize) {
@@ -80,13 +85,20 @@ impl Machine {
     fn insert(&mut self, reactor: &mut Reactor, socket: TcpSocket) {
         // Without it only small replies are slower.
         let _ = socket.set_nodelay(true);
-        let token = self.connections.insert(Connection::new(socket));
+        if let Some(token) = self.watch(reactor, Connection::new(socket)) {
+            reactor.set_timer(token, reactor.now_ns() + HELLO_WITHIN_NS);
+        }
+    }
+
+    /// Serves a connection from now on; what its socket has to report is an event. `None`: it is closed.
+    fn watch(&mut self, reactor: &mut Reactor, connection: Connection) -> Option<Token> {
+        let token = self.connections.insert(connection);
         let interest = Interest::READ | Interest::WRITE | Interest::EDGE;
         if reactor.watch(&self.connections[token].socket, token, interest).is_err() {
             self.connections.remove(token);
-            return;
+            return None;
         }
-        reactor.set_timer(token, reactor.now_ns() + HELLO_WITHIN_NS);
+        Some(token)
     }
 
     fn serve(&mut self, reactor: &mut Reactor, token: Token) {
@@ -108,7 +120,7 @@ impl Machine {
         let Some(connection) = self.connections.get_mut(token) else { return };
         match hello.purpose {
             Purpose::Messages => match connection.serve(&mut self.buffers) {
-                Served::Waits(None) => {}
+                Served::Waits(None) => self.lend(reactor, token),
                 Served::Waits(Some(due_ns)) => reactor.set_timer(token, due_ns),
                 Served::Again => reactor.resume(token),
                 Served::Over => self.close(reactor, token),
@@ -130,12 +142,42 @@ impl Machine {
         }
     }
 
+    /// Lends a connection to the thread that waits in `recv`, if no other carries messages.
+    fn lend(&mut self, reactor: &mut Reactor, token: Token) {
+        let Some(connection) = self.connections.get(token) else { return };
+        let is_alone = self.carriers == 1 && self.settings.service_ns == 0;
+        if !is_alone || connection.replies < LEND_AFTER || !connection.is_idle() {
+            return;
+        }
+        if reactor.unwatch(&connection.socket).is_err() {
+            return;
+        }
+        let Some(connection) = self.connections.remove(token) else { return };
+        if let Some(connection) = self.lender.lend(connection) {
+            self.take_back(reactor, connection);
+        }
+    }
+
+    fn take_back(&mut self, reactor: &mut Reactor, mut connection: Connection) {
+        connection.replies = 0;
+        if self.watch(reactor, connection).is_none() {
+            self.carriers -= 1;
+        }
+    }
+
     /// `false`: there is no room for it.
     fn enter(&mut self, hello: Hello, token: Token) -> bool {
         match hello.purpose {
             Purpose::Attend => self.trials.attend(hello.trial),
             Purpose::Count => self.trials.wait_for_count(hello.trial, token),
-            Purpose::Messages | Purpose::Background => true,
+            Purpose::Messages => {
+                self.carriers += 1;
+                if self.carriers > 1 {
+                    self.lender.recall();
+                }
+                true
+            }
+            Purpose::Background => true,
         }
     }
 
@@ -184,6 +226,7 @@ impl Machine {
             Some(Hello { purpose: Purpose::Count, trial, .. }) => {
                 self.trials.count_now(trial, token);
             }
+            Some(Hello { purpose: Purpose::Messages, .. }) => self.carriers -= 1,
             _ => {}
         }
     }
@@ -200,11 +243,25 @@ impl Machine {
 }
 
 impl StateMachine for Machine {
-    fn on_ready(&mut self, reactor: &mut Reactor, token: Token, _: Event) {
+    fn on_ready(&mut self, reactor: &mut Reactor, token: Token, event: Event) {
         match token {
             DATAGRAMS => self.receive_datagrams(),
             token if token.class() == LISTENER => self.accept(reactor, token.index()),
-            token => self.serve(reactor, token),
+            token => {
+                if let Some(connection) = self.connections.get_mut(token) {
+                    connection.readiness.noticed(event);
+                }
+                self.serve(reactor, token);
+            }
+        }
+    }
+
+    fn on_wake(&mut self, reactor: &mut Reactor) {
+        while let Some((connection, served)) = self.lender.take_returned() {
+            match served {
+                Served::Over => self.carriers -= 1,
+                Served::Waits(_) | Served::Again => self.take_back(reactor, connection),
+            }
         }
     }
 

@@ -1,6 +1,8 @@
-//! kagiri's server of messages: one event loop that reads messages, replies, and counts background load.
+//! kagiri's server of messages: an event loop that reads messages, replies, and counts background load, and a
+//! thread for the only connection with messages ([`direct`]).
 
 mod connection;
+mod direct;
 mod machine;
 pub mod part;
 mod trials;
@@ -15,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use sys::clock::Deadline;
 use sys::net::{ListenOptions, Listener, NetError, SocketOptions, UdpPort};
 
+use self::connection::Buffers;
 use self::machine::Machine;
 pub use self::trials::BackgroundCount;
 
@@ -108,12 +111,19 @@ impl Server {
         let mut group = ThreadGroup::new(0)?;
         let (log, settings) = (Log::default(), settings.clone());
         let own_log = settings.keeps_log.then(|| log.clone());
-        let spec = ThreadSpec { name: "exchange-server".into(), is_precise: true, ..ThreadSpec::default() };
-        group.spawn(spec, move |control| {
+        let thread = |name: &str| ThreadSpec { name: name.into(), is_precise: true, ..ThreadSpec::default() };
+        let (lender, direct) = direct::pair();
+        let mut buffers = Buffers::new(settings.service_ns, own_log.clone());
+        group.spawn(thread("exchange-server"), move |control| {
             let mut events = reactor::EventLoop::new(control.stop_handle(), 256)?;
-            let mut machine = Machine::new(listeners, datagrams, settings, own_log, events.reactor())?;
+            let mut machine =
+                Machine::new(listeners, datagrams, settings, own_log, lender, events.reactor())?;
             events.run(&mut machine)?;
             Ok(machine.report())
+        })?;
+        group.spawn(thread("exchange-direct"), move |control| {
+            direct.run(control, &mut buffers);
+            Ok(buffers.report())
         })?;
         Ok(Self { address, group, log })
     }
@@ -135,11 +145,14 @@ impl Server {
     /// Stops it, and reports what it did.
     pub fn stop(mut self) -> Result<ServerReport, ServerError> {
         self.group.stop();
-        match self.group.finish(Deadline::after(END_WITHIN)).into_iter().next() {
-            Some(Ok(report)) => Ok(report?),
-            Some(Err(error)) => Err(error.into()),
-            None => Ok(ServerReport::default()),
+        let mut total = ServerReport::default();
+        for ended in self.group.finish(Deadline::after(END_WITHIN)) {
+            let ServerReport { messages, received_bytes, refused } = ended??;
+            total.messages += messages;
+            total.received_bytes += received_bytes;
+            total.refused += refused;
         }
+        Ok(total)
     }
 }
 

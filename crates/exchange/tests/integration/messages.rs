@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 
 use base::verdict::Verdict;
 use exchange::server::{LogEntry, Server, ServerSettings};
-use exchange::wire::{Hello, MessageHeader, Purpose};
+use exchange::wire::{Hello, MessageHeader, Purpose, ReplyHeader};
 use serde_json::json;
 
 use super::common::{limit, measure, metric};
@@ -148,4 +148,34 @@ fn server_refuses_strangers_and_goes_on() {
     client.write_all(&[&message[..], &[0; 76]].concat()).unwrap();
     client.read_exact(&mut [0; 24]).unwrap();
     assert_eq!(server.stop().unwrap().refused, 2);
+}
+
+/// A thread of its own serves the only connection with messages after a while, until there is another one.
+#[test]
+fn every_message_is_answered_when_connections_come_and_go() {
+    let server = Server::start(&ServerSettings::new("127.0.0.1:0".parse().unwrap())).unwrap();
+    let connect = || {
+        let mut client = TcpStream::connect(server.local_addr()).unwrap();
+        client.write_all(&Hello { purpose: Purpose::Messages, trial: 1, key: 0 }.to_bytes()).unwrap();
+        client
+    };
+    let exchange = |client: &mut TcpStream, number: u64| {
+        let message = MessageHeader { bytes: 1000, reply_bytes: 500, number }.to_bytes();
+        client.write_all(&[&message[..], &[0; 976]].concat()).unwrap();
+        let mut reply = [0; 500];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(ReplyHeader::from_bytes(reply.first_chunk().unwrap()).unwrap().number, number);
+    };
+    let mut first = connect();
+    for round in 0..2 {
+        (0..100).for_each(|number| exchange(&mut first, number));
+        let mut second = connect();
+        for number in 0..100 {
+            exchange(&mut first, number);
+            exchange(&mut second, number + round);
+        }
+    }
+    (0..100).for_each(|number| exchange(&mut first, number));
+    let report = server.stop().unwrap();
+    assert_eq!((report.messages, report.received_bytes), (700, 700_000));
 }

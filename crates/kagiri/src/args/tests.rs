@@ -131,6 +131,8 @@ fn flags_of_scripts_are_accepted() {
         ("--congestion-control reno", "congestion_control", json!("reno")),
         ("--search --loss-max 1", "search.loss_percent_max", json!(1.0)),
         ("--rr --requests-per-s 5", "requests.rate_per_s", json!(5.0)),
+        ("--under-load", "under_load", json!("2s")),
+        ("--under-load 500ms", "under_load", json!("500ms")),
     ] {
         assert_eq!(args::<TransferSettings>(line).get(key), Some(&value), "{line}");
     }

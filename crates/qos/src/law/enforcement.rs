@@ -7,6 +7,10 @@ use crate::allocate::{Share, weighted_max_min};
 use crate::rank::Class;
 use crate::split::{Parts, Sending};
 
+/// A smaller change of what a socket would have if it sent is not worth a system call: programs may hold many
+/// connections that rest. Once it sends, it has its exact rate a tick later.
+const IDLE_CHANGE_MIN: f64 = 0.25;
+
 pub struct Rates {
     /// Sockets whose rate changes.
     pub changed: Vec<SocketRate>,
@@ -72,7 +76,8 @@ pub fn rates(
             socket.rate_bit_per_s = None;
             continue;
         };
-        let is_same = |old: f64| (bit_per_s / old - 1.0).abs() < CHANGE_MIN;
+        let change_min = if sample.is_active() { CHANGE_MIN } else { IDLE_CHANGE_MIN };
+        let is_same = |old: f64| (bit_per_s / old - 1.0).abs() < change_min;
         if !socket.rate_bit_per_s.is_some_and(is_same) {
             socket.rate_bit_per_s = Some(bit_per_s);
             changed.push(SocketRate { id: sample.id, bit_per_s });
@@ -166,4 +171,36 @@ fn idle_part(class: &ClassSettings, bulk: f64, parts: &[f64]) -> f64 {
     };
     let classes = parts.iter().filter(|part| **part > 0.0).count() + 1;
     (bulk / classes as f64).min(ceiling)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::sample;
+    use super::*;
+
+    #[test]
+    fn idle_sockets_are_set_for_large_changes_alone_and_exactly_once_they_send() {
+        let bulk = ClassSettings::Bulk { weight: 1.0, floor: 0.0, ceiling: f64::INFINITY };
+        let settings = Settings {
+            period_s: Settings::PERIOD_S,
+            delay_s: 0.0,
+            start_bit_per_s: 5e6,
+            given_bit_per_s: None,
+            classes: vec![bulk],
+        };
+        let sending = |id| SocketSample { unacked: 1, ..sample(id) };
+        let mut observer = Observer::default();
+        let mut changed = |bulk: f64, samples: [SocketSample; 2]| -> Vec<(u64, f64)> {
+            observer.observe(0, 0.05, bulk, &settings, &samples);
+            let allocation =
+                Allocation { bulk, leased: None, limits: &[], classes: &[], seen: &[], datagrams: &[] };
+            let rates = rates(&allocation, &settings, &mut observer, &samples);
+            rates.changed.iter().map(|rate| (rate.id, rate.bit_per_s)).collect()
+        };
+        assert_eq!(changed(5e6, [sending(1), sample(2)]), [(1, 5e6), (2, 5e6)]);
+        assert_eq!(changed(5.5e6, [sending(1), sample(2)]), [(1, 5.5e6)]);
+        assert_eq!(changed(6.5e6, [sending(1), sample(2)]), [(1, 6.5e6), (2, 6.5e6)]);
+        assert_eq!(changed(7e6, [sending(1), sample(2)]), [(1, 7e6)]);
+        assert_eq!(changed(14.2e6, [sending(1), sending(2)]), [(1, 7.1e6), (2, 7.1e6)][1..]);
+    }
 }

@@ -348,8 +348,8 @@ impl Law {
             return State::Foreign;
         }
         let fits = self.beta() * self.capacity - ranking.urgent;
-        // Losses without a long queue say less than a queue does.
-        let least = if queue_s > limit_s { 0.0 } else { CUT * before };
+        // Losses without a long queue say less than a queue does, and undo nothing that a queue has shown.
+        let least = if queue_s > limit_s { 0.0 } else { CUT * self.bulk };
         self.bulk = fits.max(least).min(before).max(0.0);
         let drained = self.bulk - self.capacity * (queue_s - limit_s / 2.0) / DRAIN_S;
         self.applied = drained.max(DRAIN_MIN * self.bulk).min(self.bulk);

@@ -2,16 +2,14 @@
 //! (Reno with slow start), pacing. Simulated time advances in steps of a quarter of a millisecond.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr};
 
 use qos::law::{ClassSettings, Control, Law, Rank, Settings, SocketSample};
 
 use crate::coordination::Coordination;
+use crate::flow::{Flow, MSS, Receiver, Schedule};
 
 const STEP_US: u64 = 250;
-const MSS: u32 = 1448;
 const TICK_US: u64 = 50_000;
-const WINDOW_FIRST: f64 = 10.0;
 const BULK_CLASS: usize = 0;
 const URGENT_CLASS: usize = 1;
 
@@ -21,130 +19,6 @@ struct Packet {
     sent_us: u64,
     /// Bytes of unmanaged data before it, for the flow's own count.
     bytes: u32,
-}
-
-/// Messages of one urgent flow.
-#[derive(Clone, Copy)]
-pub struct Schedule {
-    pub bytes: f64,
-    pub every_us: u64,
-    pub offset_us: u64,
-}
-
-pub struct Flow {
-    pub class: usize,
-    /// `None`: as the simulator's fields say, each flow at another time.
-    schedule: Option<Schedule>,
-    pub is_managed: bool,
-    pacing_bit_per_s: f64,
-    /// The pacing timer: a change of the rate does not move it.
-    may_send_us: f64,
-    window: f64,
-    threshold: f64,
-    inflight: u32,
-    /// Bytes that wait to be sent; infinite for bulk.
-    pub backlog_bytes: f64,
-    acks: VecDeque<(u64, u64)>,
-    losses: VecDeque<u64>,
-    recovery_until_us: u64,
-    acks_pending: u32,
-    srtt_us: f64,
-    min_rtt_us: u32,
-    segs_in: u32,
-    pub delivered: u32,
-    total_retrans: u32,
-    /// Messages: when sent, and the number of segments after which each is complete.
-    messages: VecDeque<(u64, u64)>,
-    segments_queued: u64,
-    segments_done: u64,
-}
-
-impl Flow {
-    fn new(class: usize, is_managed: bool) -> Self {
-        Self {
-            class,
-            schedule: None,
-            is_managed,
-            pacing_bit_per_s: f64::INFINITY,
-            may_send_us: 0.0,
-            window: WINDOW_FIRST,
-            threshold: f64::INFINITY,
-            inflight: 0,
-            backlog_bytes: 0.0,
-            acks: VecDeque::new(),
-            losses: VecDeque::new(),
-            recovery_until_us: 0,
-            acks_pending: 0,
-            srtt_us: 0.0,
-            min_rtt_us: 0,
-            segs_in: 0,
-            delivered: 0,
-            total_retrans: 0,
-            messages: VecDeque::new(),
-            segments_queued: 0,
-            segments_done: 0,
-        }
-    }
-
-    fn acknowledge(&mut self, now_us: u64, rtt_us: u64) -> Option<u64> {
-        self.inflight = self.inflight.saturating_sub(1);
-        self.delivered = self.delivered.wrapping_add(1);
-        self.segments_done += 1;
-        self.acks_pending += 1;
-        // Every second segment is acknowledged, and the last one.
-        if self.acks_pending == 2 || self.inflight == 0 {
-            self.acks_pending = 0;
-            self.segs_in = self.segs_in.wrapping_add(1);
-            let rtt = rtt_us as f64;
-            self.srtt_us = if self.srtt_us == 0.0 { rtt } else { self.srtt_us * 7.0 / 8.0 + rtt / 8.0 };
-            self.min_rtt_us = match self.min_rtt_us {
-                0 => rtt_us as u32,
-                least => least.min(rtt_us as u32),
-            };
-        }
-        let used = f64::from(self.inflight) + 1.0;
-        if self.window < self.threshold && 2.0 * used >= self.window {
-            self.window += 1.0;
-        } else if used >= self.window - 1.0 {
-            self.window += 1.0 / self.window;
-        }
-        let (sent_us, last) = *self.messages.front()?;
-        (self.segments_done >= last).then(|| {
-            self.messages.pop_front();
-            now_us - sent_us
-        })
-    }
-
-    fn lose(&mut self, now_us: u64) {
-        self.inflight = self.inflight.saturating_sub(1);
-        self.total_retrans = self.total_retrans.wrapping_add(1);
-        self.backlog_bytes += f64::from(MSS);
-        if now_us >= self.recovery_until_us {
-            self.threshold = (self.window / 2.0).max(2.0);
-            self.window = self.threshold;
-            self.recovery_until_us = now_us + self.srtt_us as u64;
-        }
-    }
-
-    fn sample(&self, id: usize, now_us: u64) -> SocketSample {
-        SocketSample {
-            id: id as u64,
-            peer: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
-            class: self.class,
-            time_ns: now_us * 1000,
-            srtt_us: self.srtt_us as u32,
-            min_rtt_us: self.min_rtt_us,
-            segs_in: self.segs_in,
-            delivered: self.delivered,
-            mss: MSS,
-            unacked: self.inflight,
-            sacked: 0,
-            lost: 0,
-            retrans: 0,
-            total_retrans: self.total_retrans,
-            notsent_bytes: self.backlog_bytes.min(1e6) as u32,
-        }
-    }
 }
 
 /// One host: a law and the flows that it manages.
@@ -167,6 +41,9 @@ pub struct Simulator {
     now_us: u64,
     pub capacity_bit_per_s: f64,
     pub buffer_bytes: u32,
+    pub receiver: Receiver,
+    /// Segments that a bulk flow sends at once: two with segmentation offload.
+    pub at_once: u32,
     pub base_rtt_us: u64,
     pub udp_bit_per_s: f64,
     udp_credit: f64,
@@ -234,6 +111,8 @@ impl Simulator {
         Self {
             now_us: 0,
             capacity_bit_per_s: 50e6,
+            receiver: Receiver::AcknowledgesEverySecond,
+            at_once: 1,
             buffer_bytes,
             base_rtt_us: 500,
             udp_bit_per_s: 0.0,
@@ -316,17 +195,19 @@ impl Simulator {
             // An unpaced sender is limited by its interface.
             for _ in 0..64 {
                 let flow = &mut self.flows[at];
-                let has_data = flow.backlog_bytes >= f64::from(MSS);
+                let segments = if flow.class == BULK_CLASS { self.at_once } else { 1 };
+                let bytes = f64::from(segments * MSS);
                 let may_send = flow.may_send_us <= self.now_us as f64;
-                if !has_data || !may_send || f64::from(flow.inflight) + 1.0 > flow.window {
+                let is_full = f64::from(flow.inflight + segments) > flow.window;
+                if flow.backlog_bytes < bytes || !may_send || is_full {
                     break;
                 }
                 // A pause is not made up for.
                 let since_us = flow.may_send_us.max((self.now_us - STEP_US) as f64);
-                flow.may_send_us = since_us + f64::from(MSS) * 8e6 / flow.pacing_bit_per_s;
-                flow.backlog_bytes -= f64::from(MSS);
-                flow.inflight += 1;
-                self.enqueue(Some(at), MSS + 66);
+                flow.may_send_us = since_us + bytes * 8e6 / flow.pacing_bit_per_s;
+                flow.backlog_bytes -= bytes;
+                flow.inflight += segments;
+                (0..segments).for_each(|_| self.enqueue(Some(at), MSS + 66));
             }
         }
     }
@@ -367,12 +248,13 @@ impl Simulator {
             }
             while flow.acks.front().is_some_and(|(at, _)| *at <= self.now_us) {
                 let Some((_, rtt_us)) = flow.acks.pop_front() else { break };
-                if let Some(took_us) = flow.acknowledge(self.now_us, rtt_us) {
+                if let Some(took_us) = flow.arrive(self.now_us, rtt_us, self.receiver) {
                     let sent_s = (self.now_us - took_us) as f64 * 1e-6;
                     self.responses.push((sent_s, took_us as f64 * 1e-6));
                     self.response_classes.push(flow.class);
                 }
             }
+            flow.wait_for_second(self.now_us);
         }
     }
 

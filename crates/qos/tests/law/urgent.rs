@@ -4,7 +4,8 @@ use qos::law::{ClassSettings, Rank, Settings};
 use qos::need::message_need_bit_per_s;
 
 use super::PAYLOAD;
-use super::simulator::{Record, Schedule, Simulator};
+use super::flow::{Receiver, Schedule};
+use super::simulator::{Record, Simulator};
 
 const BULK: ClassSettings = ClassSettings::Bulk { weight: 1.0, floor: 0.0, ceiling: f64::INFINITY };
 
@@ -186,5 +187,39 @@ fn ceiling_of_an_urgent_class_is_kept() {
         assert!((rate / 6e6 - 1.0).abs() < 0.03, "{given:?}: {rate}");
         let bulk = bulk_bit_per_s(&simulator, 14.0);
         assert!(bulk > 0.85 * (50e6 * PAYLOAD - 6e6), "{given:?}: {bulk}");
+    }
+}
+
+/// plans/qos-stepping.toml: alarms of 20 kB within 50 ms, 12 ms of which the policy calls overhead, beside 12
+/// greedy flows on a path of 10 ms whose rate changes. With sockets as slow as these, delayed ACKs are longer
+/// than the queue that the law looks for.
+#[test]
+fn bulk_of_many_slow_sockets_follows_a_link_whose_rate_changes() {
+    for (receiver, at_once) in [
+        (Receiver::AcknowledgesEverySecond, 1),
+        (Receiver::AcknowledgesEverySecond, 2),
+        (Receiver::AcknowledgesEach, 1),
+    ] {
+        let alarm = |offset_us| (1, Schedule { bytes: 20e3, every_us: 250_000, offset_us });
+        let classes = vec![BULK, urgent(0.038, 20e3, rank(1, 2))];
+        let alarms = [alarm(31_000), alarm(154_000)];
+        let mut simulator = Simulator::of_classes(settings(None, classes), 12, &alarms, 256 << 10);
+        (simulator.base_rtt_us, simulator.receiver, simulator.at_once) = (10_000, receiver, at_once);
+        let reserved = 2.0 * message_need_bit_per_s(20e3, 0.028);
+        for (at, link) in [50e6, 20e6, 50e6, 5e6, 50e6].into_iter().enumerate() {
+            let start_s = 10.0 * at as f64;
+            simulator.capacity_bit_per_s = link;
+            simulator.run_until(start_s + 10.0);
+            let bulk = bulk_bit_per_s(&simulator, start_s + 3.0);
+            let alarms = in_time(&responses(&simulator, 1, start_s + 2.0), 0.05);
+            let left = (link * PAYLOAD - reserved).max(0.25 * link);
+            let place =
+                format!("{receiver:?}, {at_once} at once, {link} bit/s: bulk {bulk} of {left}, {alarms}");
+            eprintln!("{place}");
+            // At 5 Mbit/s an alarm takes 33 ms of its 38.
+            assert!(alarms >= if link > 5e6 { 0.97 } else { 0.65 }, "{place}");
+            // In the last phase bulk has 3 s for ten times its rate.
+            assert!(bulk > if at == 4 { 0.75 } else { 0.85 } * left, "{place}");
+        }
     }
 }

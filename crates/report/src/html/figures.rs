@@ -11,6 +11,8 @@ use crate::text::clipped;
 use crate::words;
 use base::format::{capitalized, metric_words, number, quantity, unit_of};
 
+/// Up to this multiple of the longest bar, ceilings are on the scale of the bars.
+const CEILING_NEAR: f64 = 1.6;
 /// Numbers of trials along an axis, at most.
 const TRIAL_TICKS_MAX: usize = 20;
 
@@ -125,7 +127,7 @@ pub(super) fn usage(
     if most_load.is_nan() {
         return None;
     }
-    // A ceiling far away would squeeze the points into a corner: it is then said, not drawn.
+    // A ceiling far away would squeeze the points into a corner: an arrow then points to it.
     let near = |load: &f64| *load <= most_load * 2.5;
     let meets = fit.saturates_at.filter(near);
     let loads_to = meets.map_or(most_load, |load| load.max(most_load)) * 1.04;
@@ -138,6 +140,9 @@ pub(super) fn usage(
     x.ticks.retain(|tick| tick.at <= loads_to);
     (x.domain, x.grid) = ([0.0, loads_to], false);
     let mut marks = usage_lines(fit, ceiling.map(|c| c.value), meets, x.domain[1]);
+    if let (None, Some(far)) = (ceiling, &fit.ceiling) {
+        marks.push(ceiling_above(top, quantity(Some(far.value), &fit.unit)));
+    }
     marks.extend(points.iter().map(|(trial, usage)| {
         let (shape, class) = form(trial.verdict);
         let label = format!("{}, {}", trial_label(trial, unit), quantity(Some(*usage), &fit.unit));
@@ -160,6 +165,12 @@ pub(super) fn usage(
         }],
         legend: Vec::new(),
     })
+}
+
+/// An arrow at the top of a panel, which ends at `top`: the ceiling is above it.
+pub(super) fn ceiling_above(top: f64, ceiling: String) -> Mark {
+    let text = format!("\u{2191} ceiling {ceiling}");
+    Mark::Text { at: (0.0, top), offset: (8.0, 11.0), class: "note", text }
 }
 
 fn usage_points<'a>(run: &'a Run, variant: &'a VariantOutcome, resource: Resource) -> Vec<(&'a Trial, f64)> {
@@ -225,6 +236,8 @@ struct Bar {
     /// Within which it lies; `None` at the upper end for "this or more".
     ends: [Option<f64>; 2],
     repetitions: Vec<f64>,
+    /// The most there can be, where it is known.
+    ceiling: Option<f64>,
     /// The value as it stands beside the bar.
     text: String,
     /// What the bar says when pointed at.
@@ -249,6 +262,7 @@ pub(super) fn comparison(run: &Run) -> Figure {
             value,
             ends: variant.capacity.interval,
             repetitions: variant.repetitions.iter().filter_map(|r| r.value).collect(),
+            ceiling: variant.predicted,
             text: format!(
                 "{}{open} (n = {})",
                 value.map_or_else(String::new, number),
@@ -276,13 +290,32 @@ pub(super) fn found(run: &Run, row: &Row, id: &str) -> Figure {
             label: format!("{}: {}", variant.name, found.map(findings::sureness).unwrap_or_default()),
             text: text.unwrap_or_default(),
             repetitions: values,
+            ceiling: ceiling_of(run, variant, row.metric).map(|ceiling| ceiling * factor),
         }
     };
-    let rows: Vec<Bar> = run.variants.iter().zip(&row.findings).map(bar).collect();
+    let mut rows: Vec<Bar> = run.variants.iter().zip(&row.findings).map(bar).collect();
     let most = rows.iter().flat_map(|bar| &bar.repetitions).copied().fold(0.0, f64::max);
+    // Ceilings far away would squeeze the bars: an arrow then points to them.
+    for bar in &mut rows {
+        if let Some(far) = bar.ceiling.take_if(|ceiling| *ceiling > most * CEILING_NEAR) {
+            bar.text += &format!(" \u{2192} ceiling {}", quantity(Some(far), unit));
+        }
+    }
+    let most = rows.iter().filter_map(|bar| bar.ceiling).fold(most, f64::max);
     let heading = capitalized(&metric_words(row.metric));
     let title = format!("{heading} of every variant");
     Figure { id: id.to_owned(), ..bars(run, &title, Axis::amount(&heading, unit, 0.0, most, 6), &rows) }
+}
+
+/// The most that a metric can be in a variant: what the link carries of goodput, in each direction.
+pub(super) fn ceiling_of(run: &Run, variant: &VariantOutcome, metric: &str) -> Option<f64> {
+    let median_of = |name: &str| {
+        let value = |trial: &Trial| trial.metrics.get(name).copied().flatten();
+        median(&run.trials_of(&variant.name).filter_map(value).collect::<Vec<_>>())
+    };
+    let each = median_of("theoretical_bit_per_s").or_else(|| median_of("link_bit_per_s"));
+    let ways = ["goodput_up_bit_per_s", "goodput_down_bit_per_s"].into_iter().filter_map(median_of).count();
+    each.filter(|_| metric == "goodput_bit_per_s").map(|each| each * ways.max(1) as f64)
 }
 
 fn bars(run: &Run, title: &str, x: Axis, rows: &[Bar]) -> Figure {
@@ -321,6 +354,7 @@ fn bar_marks(bar: &Bar, y: f64) -> Vec<Mark> {
     {
         marks.push(Mark::Whisker { y, x: [least, most], class: "whisker" });
     }
+    marks.extend(bar.ceiling.map(|ceiling| Mark::Whisker { y, x: [ceiling; 2], class: "ceiling" }));
     // Points that fall on the bar's end would hide it; only repetitions that differ are shown.
     let apart = bar.repetitions.iter().copied().filter(|v| *v != value);
     marks.extend(apart.map(|v| Mark::Point {
@@ -329,7 +363,7 @@ fn bar_marks(bar: &Bar, y: f64) -> Vec<Mark> {
         class: "invalid",
         label: format!("a repetition: {}", number(v)),
     }));
-    let end = most.unwrap_or(value).max(value);
+    let end = [most, bar.ceiling].into_iter().flatten().fold(value, f64::max);
     marks.push(Mark::Text { at: (end, y), offset: (8.0, 4.0), class: "value", text: bar.text.clone() });
     marks
 }

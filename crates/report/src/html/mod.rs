@@ -122,7 +122,7 @@ fn contents(body: &str) -> Markup {
 fn content(run: &Run, extras: &Extras, first: usize) -> Markup {
     html! {
         (overview::verdicts(run, first))
-        (overview::comparison(run, first))
+        (overview::comparison(run, first, extras))
         @for (index, outcome) in run.variants.iter().enumerate() {
             (variant::section(run, outcome, first + index, extras))
         }

@@ -4,11 +4,11 @@ use base::outcome::{Certainty, LoadMetric, Resource, Run, VariantOutcome};
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
-use super::{drawn, figures, heading, number_cell, overlaid, row_verdict, side_by_side};
+use super::{Extras, drawn, figures, heading, number_cell, overlaid, row_verdict, side_by_side};
 use crate::digest::{self, Row};
 use crate::text::{moment, unbroken};
 use crate::words::{self, Answer, lower};
-use crate::{doubts, findings};
+use crate::{doubts, findings, sweep, terminal};
 use base::format::{UNKNOWN, capitalized, duration, metric_words, number, plural, range};
 
 /// Metrics of single loads that are drawn, the main one first.
@@ -145,7 +145,7 @@ fn how(row: &Row) -> Markup {
 }
 
 /// Variants side by side, where there are several.
-pub(super) fn comparison(run: &Run, first: usize) -> Markup {
+pub(super) fn comparison(run: &Run, first: usize, extras: &Extras) -> Markup {
     if run.variants.len() < 2 {
         return html! {};
     }
@@ -153,30 +153,34 @@ pub(super) fn comparison(run: &Run, first: usize) -> Markup {
         (heading("comparison", first, "Comparison"))
         @match &findings::side_by_side(run)[..] {
             [] => (capacities(run)),
-            rows => (found(run, rows)),
+            rows => (found(run, rows, first)),
         }
         (drawn::all(&overlaid::figures(run), &format!("overlaid-{first}")))
         (side_by_side(&findings::tables(run)))
+        (in_words(run, extras))
+    }
+}
+
+/// What differs between the variants by more than the noise.
+fn in_words(run: &Run, extras: &Extras) -> Markup {
+    let compared = store::compare::compare(std::slice::from_ref(run), extras.specs);
+    let style = terminal::Style { colour: false, width: 100, unicode: true };
+    html! {
+        details {
+            summary { "Differences in words" }
+            pre { (terminal::differences(&compared, style)) }
+        }
     }
 }
 
 /// What came of one load in every variant.
-fn found(run: &Run, rows: &[findings::Row]) -> Markup {
-    let (first, main) = (&run.variants[0], &rows[0]);
+fn found(run: &Run, rows: &[findings::Row], number: usize) -> Markup {
+    let first = &run.variants[0];
     let verdicts = |variant: &str| digest::rows(run, variant).iter().map(how).collect::<Vec<_>>();
     let is_repeated = rows.iter().flat_map(|row| &row.findings).flatten().any(|found| found.values.len() > 1);
+    let swept = sweep::figures(run);
     html! {
-        figure {
-            figcaption { (capitalized(&metric_words(main.metric))) " of each variant: median (bar), minimum \
-                and maximum (whisker) of its repetitions (diamonds)." }
-            (figures::found(run, main, "comparison").svg())
-        }
-        @for (at, row) in rows.iter().enumerate().take(FIGURES).skip(1) {
-            figure {
-                figcaption { (capitalized(&metric_words(row.metric))) " of each variant." }
-                (figures::found(run, row, &format!("comparison-{at}")).svg())
-            }
-        }
+        @if swept.is_empty() { (bars(run, rows)) } @else { (drawn::all(&swept, &format!("swept-{number}"))) }
         div.scroll { table {
             caption { "Medians of the repetitions. Change: relative to " (first.name) "." }
             thead { tr {
@@ -209,6 +213,26 @@ fn found(run: &Run, rows: &[findings::Row]) -> Markup {
     }
 }
 
+/// A bar for each variant.
+fn bars(run: &Run, rows: &[findings::Row]) -> Markup {
+    let main = &rows[0];
+    html! {
+        figure {
+            figcaption { (capitalized(&metric_words(main.metric))) " of each variant: median (bar), minimum \
+                and maximum (whisker) of its repetitions (diamonds)."
+                @if run.variants.iter().any(|v| figures::ceiling_of(run, v, main.metric).is_some()) {
+                    " Dashed: what the link can carry." } }
+            (figures::found(run, main, "comparison").svg())
+        }
+        @for (at, row) in rows.iter().enumerate().take(FIGURES).skip(1) {
+            figure {
+                figcaption { (capitalized(&metric_words(row.metric))) " of each variant." }
+                (figures::found(run, row, &format!("comparison-{at}")).svg())
+            }
+        }
+    }
+}
+
 fn median_of(row: &findings::Row, index: usize) -> Option<f64> {
     row.findings[index].and_then(LoadMetric::median)
 }
@@ -219,7 +243,9 @@ fn capacities(run: &Run) -> Markup {
     html! {
         figure {
             figcaption { "Capacity of each variant: median of its repetitions (bar), range (whisker), \
-                          repetitions that differ (diamonds)." }
+                          repetitions that differ (diamonds)."
+                @if run.variants.iter().any(|variant| variant.predicted.is_some()) {
+                    " Dashed: the load at which the limiting resource is exhausted (predicted)." } }
             (figures::comparison(run).svg())
         }
         div.scroll { table {

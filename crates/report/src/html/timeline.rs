@@ -4,7 +4,7 @@ use base::outcome::{Resource, Run, Trial, VariantOutcome};
 use base::verdict::Verdict;
 use base::workload::Presentation;
 
-use super::figures::form;
+use super::figures::{ceiling_above, form};
 use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Tick, thinned, ticks};
 use crate::digest::{stall_times_s, trial_length_s};
 use crate::words;
@@ -228,7 +228,8 @@ fn series_panel(
     let known = points.iter().any(|(_, value)| value.is_some());
     let mut marks = Vec::new();
     let fit = kind.resource.and_then(|resource| variant.saturation.get(&resource));
-    let ceiling = fit.and_then(|fit| fit.ceiling.as_ref()).filter(|ceiling| ceiling.value <= most * 1.8);
+    let known_ceiling = fit.and_then(|fit| fit.ceiling.as_ref());
+    let ceiling = known_ceiling.filter(|ceiling| ceiling.value <= most * 1.8);
     marks.push(Mark::Line { points, class: kind.class });
     if let Some(ceiling) = ceiling {
         let label = format!("ceiling {}", quantity(Some(ceiling.value), unit));
@@ -243,6 +244,9 @@ fn series_panel(
     }
     let high = most.max(ceiling.map_or(0.0, |c| c.value));
     let mut y = Axis::amount(&kind.title, unit, 0.0, if known { high } else { 1.0 }, 2);
+    if let (true, None, Some(far)) = (known, ceiling, known_ceiling) {
+        marks.push(ceiling_above(y.domain[1], quantity(Some(far.value), unit)));
+    }
     if !known {
         (y.title, y.ticks) = (kind.title.clone(), Vec::new());
     }

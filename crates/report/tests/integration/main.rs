@@ -7,4 +7,5 @@ mod hostile;
 mod moved;
 mod page;
 mod simulate;
+mod sweep;
 mod terminal;

@@ -14,26 +14,31 @@ use super::flow::Direction;
 use super::limit::{self, Cause, CpuShare, Held};
 use super::metrics;
 use super::presentation::{SEND_BUFFER, WINDOW};
-use super::report::{DirectionReport, EndReport, TransferReport};
+use super::report::{DirectionReport, EndReport, Responses, TransferReport};
 use super::settings::{TransferSettings, Waiting};
 
 pub(super) fn of(settings: &TransferSettings, report: &TransferReport) -> Account {
     let mut tables = vec![balance(settings, report)];
     tables.extend(flows(settings, report));
-    tables.extend(report.responses.as_ref().map(responses));
+    tables.extend(responses(report));
     for way in &report.directions {
         tables.extend(calls("sender", way, way.sender.as_ref()));
         tables.extend(calls("receiver", way, way.receiver.as_ref()));
     }
     let broke_off = broke_off(report);
     let limit = Some(held(settings, report)).filter(|_| broke_off.is_none() && !report.directions.is_empty());
-    Account { headline: headline(settings, report), limit, tables, broke_off, ..Account::default() }
+    let figures = super::figures::of(settings, report);
+    let headline = headline(settings, report);
+    Account { headline, limit, tables, figures, broke_off, ..Account::default() }
 }
 
 /// `118.2 MB/s (945 Mbit/s) up`, and how that compares with what the path could carry.
 fn headline(settings: &TransferSettings, report: &TransferReport) -> Option<String> {
     let metrics = metrics::of(report);
     let known = |name: &str| metrics.get(name).copied().flatten();
+    if let Some((loaded, idle)) = report.responses.as_ref().zip(report.idle_responses.as_ref()) {
+        return under_load(report, loaded, idle);
+    }
     if let Some(responses) = &report.responses {
         let rate = known("transactions_per_s")?;
         let times = &responses.times;
@@ -45,14 +50,7 @@ fn headline(settings: &TransferSettings, report: &TransferReport) -> Option<Stri
             time(times.percentile_ns(99.0))
         ));
     }
-    let ways = [("up", "goodput_up_bit_per_s"), ("down", "goodput_down_bit_per_s")];
-    let said: Vec<String> = ways
-        .into_iter()
-        .filter_map(|(word, name)| Some(format!("{} {word}", bit_rate(known(name)?))))
-        .collect();
-    if said.is_empty() {
-        return None;
-    }
+    let moved = moved(report)?;
     let share = match (known("theoretical_bit_per_s"), report.directions.len()) {
         (Some(most), 1) if most > 0.0 => match known("goodput_bit_per_s")? / most {
             share if !limit::is_refuted(share) => {
@@ -66,7 +64,35 @@ fn headline(settings: &TransferSettings, report: &TransferReport) -> Option<Stri
         _ => String::new(),
     };
     let mode = if settings.mode == super::flow::Mode::Discard { ", discarded unread" } else { "" };
-    Some(format!("Moved {}{mode}{share}{}", said.join(" and "), lost(report).unwrap_or_default()))
+    Some(format!("Moved {moved}{mode}{share}{}", lost(report).unwrap_or_default()))
+}
+
+/// `945 Mbit/s up and 940 Mbit/s down`; `None` if nothing is known to have moved.
+fn moved(report: &TransferReport) -> Option<String> {
+    let metrics = metrics::of(report);
+    let ways = [("up", "goodput_up_bit_per_s"), ("down", "goodput_down_bit_per_s")];
+    let way = |(word, name): (&str, &str)| {
+        Some(format!("{} {word}", bit_rate(metrics.get(name).copied().flatten()?)))
+    };
+    let said: Vec<String> = ways.into_iter().filter_map(way).collect();
+    (!said.is_empty()).then(|| said.join(" and "))
+}
+
+/// What the load made of the response times.
+fn under_load(report: &TransferReport, loaded: &Responses, idle: &Responses) -> Option<String> {
+    let both = |of: &dyn Fn(&Responses) -> Option<String>| Some((of(loaded)?, of(idle)?));
+    let time = |percent: f64| {
+        both(&|one| Some(quantity_in_sentence(Some(one.times.percentile_ns(percent)? as f64 / 1e9), "s")))
+    };
+    let (loaded_p50, idle_p50) = time(50.0)?;
+    let (loaded_p99, idle_p99) = time(99.0)?;
+    let (loaded_rate, idle_rate) = both(&|one| Some(count(one.round_trips_per_min()?.round())))?;
+    Some(format!(
+        "{loaded_rate} round trips a minute under load, {idle_rate} idle. Under load half of the requests \
+         were answered within {loaded_p50} and 99 % within {loaded_p99}, idle within {idle_p50} and \
+         {idle_p99}. The load moved {}",
+        moved(report)?
+    ))
 }
 
 fn lost_share(ratio: f64) -> String {
@@ -204,7 +230,7 @@ fn busy_cpu(whose: &str, end: Option<&EndReport>) -> String {
 
 /// The limit of requests: the CPU of an end, or that they are sequential.
 fn of_requests(settings: &TransferSettings, report: &TransferReport) -> Option<Limit> {
-    let requests = settings.requests.as_ref()?;
+    let requests = settings.requests.as_ref().filter(|_| settings.is_requests_only())?;
     let way = report.directions.first()?;
     let (cause, evidence) = held_back(settings, report, way);
     let cpu = cause.filter(|(held, certainty)| {

@@ -67,7 +67,7 @@ pub(super) fn balance(settings: &TransferSettings, report: &TransferReport) -> T
             lost.flatten().into(),
         ]);
         // Requests come one by one: their own table shows their rate.
-        notes.extend(over_time(way).filter(|_| report.responses.is_none()));
+        notes.extend(over_time(way).filter(|_| !settings.is_requests_only()));
         notes.extend(missing(way));
         notes.extend(fragments(settings, report, way));
     }
@@ -231,10 +231,11 @@ fn name(way: &DirectionReport) -> String {
     host.map_or_else(|| way.direction.word().to_owned(), |host| format!("{} {host}", way.direction.word()))
 }
 
-pub(super) fn responses(responses: &Responses) -> Table {
-    let times = &responses.times;
+/// The response times; with a load also those of the idle path before it.
+pub(super) fn responses(report: &TransferReport) -> Option<Table> {
     let seconds = |ns: Option<u64>| Cell::from(ns.map(|ns| ns as f64 / 1e9));
     let columns = [
+        ("path", ""),
         ("responses", ""),
         ("no response", ""),
         ("sent late", ""),
@@ -243,14 +244,25 @@ pub(super) fn responses(responses: &Responses) -> Table {
         ("p99", "s"),
         ("p99.9", "s"),
         ("max", "s"),
+        ("round trips per min", ""),
     ];
+    let row = |(path, responses): (&str, &Responses)| {
+        let times = &responses.times;
+        let mut row =
+            vec![path.into(), responses.answered.into(), responses.unanswered.into(), responses.late.into()];
+        row.extend([50.0, 90.0, 99.0, 99.9].map(|percent| seconds(times.percentile_ns(percent))));
+        row.extend([seconds(times.max_ns()), responses.round_trips_per_min().into()]);
+        row
+    };
+    let idle = report.idle_responses.as_ref().map(|idle| ("idle", idle));
+    let name = if idle.is_some() { "under load" } else { "no other load" };
     let mut table = Table::new("Requests", &columns);
-    let mut row = vec![responses.answered.into(), responses.unanswered.into(), responses.late.into()];
-    row.extend([50.0, 90.0, 99.0, 99.9].map(|percent| seconds(times.percentile_ns(percent))));
-    row.push(seconds(times.max_ns()));
-    table.rows.push(row);
+    table.rows = idle.into_iter().chain(Some((name, report.responses.as_ref()?))).map(row).collect();
     table.notes.push("times: from the intended send time of a request to the end of its response".to_owned());
     table
+        .notes
+        .push("round trips per min: 60 s divided by the mean of the fastest 95 % of the times".to_owned());
+    Some(table)
 }
 
 /// Where the time of an end's threads went.

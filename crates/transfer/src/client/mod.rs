@@ -4,6 +4,7 @@ mod iperf3;
 mod native;
 pub mod part;
 mod ttcp;
+mod under_load;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -98,6 +99,9 @@ pub fn address(host: &str, peer: Peer) -> Result<SocketAddr, ClientError> {
 impl Ready {
     /// Connects to the server, finds out whose it is, and gets everything ready that can be before the start.
     pub fn prepare(task: Task, stop_handle: Arc<StopHandle>) -> Result<Self, ClientError> {
+        if let Some(idle) = task.settings.under_load {
+            return under_load::prepare(task, idle, stop_handle);
+        }
         if task.settings.peer == Peer::Ttcp {
             return ttcp::prepare(task, stop_handle);
         }

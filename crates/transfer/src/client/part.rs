@@ -108,7 +108,8 @@ impl Part for ClientPart {
     fn prepare(&mut self, peers: &Peers<'_>, host: &HostContext) -> Result<ClientEndpoint, PartError> {
         let (server, key) = self.server(peers)?;
         host.permit.peer(server)?;
-        if self.task.transfer.direction != Direction::Down {
+        let has_requests = self.task.transfer.under_load.is_some();
+        if self.task.transfer.direction != Direction::Down || has_requests {
             host.permit.rate(self.task.transfer.rate_max_bit_per_s())?;
         }
         let transfer = &self.task.transfer;
@@ -156,7 +157,7 @@ impl Part for ClientPart {
                 passed.unwrap_or(0) as f64 / bytes.bytes().max(1) as f64
             }
             None => {
-                let whole_s = transfer.omit.duration().as_secs_f64() + transfer.time.duration().as_secs_f64();
+                let whole_s = transfer.idle().s() + transfer.omit.s() + transfer.time.s();
                 monotonic_ns().saturating_sub(under_way.began_ns) as f64 / 1e9 / whole_s.max(1e-3)
             }
         };

@@ -8,6 +8,7 @@ mod epoll_loop;
 mod flow_report;
 mod group;
 mod latency_stats;
+mod over_time;
 mod payload;
 pub(crate) mod span_names;
 
@@ -20,6 +21,7 @@ pub use engine_choice::{Engine, EngineChoice, Mode, ProbeReport, Probed};
 pub use flow_report::{EndReason, FlowCount, FlowReport, FlowSocket, ThreadReport, Transit};
 pub use group::{Group, GroupReport, room_for};
 pub use latency_stats::Responses;
+pub use over_time::{OverTime, Slot};
 
 use std::time::Duration;
 

@@ -1,12 +1,13 @@
 //! What requesters and responders share: buffers, message sizes, counts, and calls that are timed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sys::clock::monotonic_ns;
 use sys::net::{Moved, NetError};
 use sys::span::{SpanName, enter};
 
-use super::request_spec::{RequestSide, RequestSpec};
+use super::request_spec::{RequestEnd, RequestSide, RequestSpec};
 use crate::driver::span_names::{RECV, SEND};
 use crate::driver::{FlowCount, FlowCounters, FlowSocket, LatencyStats, fill};
 use crate::settings::Waiting;
@@ -28,12 +29,18 @@ pub(super) struct ThreadBuffers {
 }
 
 impl ThreadBuffers {
-    pub(super) fn new(spec: &RequestSpec) -> Self {
+    /// The buffers of a thread whose flows begin at a moment of the monotonic clock.
+    pub(super) fn new(spec: &RequestSpec, start_ns: u64) -> Self {
         let largest = spec.size_bytes.max(spec.answer_bytes) as usize;
         // Connections send the payload block instead.
         let mut datagram = vec![0; largest.min(BUFFER_BYTES)];
         fill(&mut datagram);
-        let stats = LatencyStats::new(spec.omit_until_ns.unwrap_or(0));
+        let from_ns = spec.omit_until_ns.unwrap_or(start_ns);
+        let whole = match spec.end {
+            RequestEnd::AtNs(end_ns) => Duration::from_nanos(end_ns.saturating_sub(from_ns)),
+            RequestEnd::Requests(_) | RequestEnd::Peer => Duration::ZERO,
+        };
+        let stats = LatencyStats::new(spec.omit_until_ns.unwrap_or(0), from_ns, whole);
         let (spins, is_requester) = (spec.waiting == Waiting::Spin, spec.side == RequestSide::Requester);
         Self { receive: vec![0; BUFFER_BYTES], datagram, stats, spins, is_requester }
     }

@@ -65,7 +65,7 @@ pub fn start(sockets: Vec<FlowSocket>, spec: &RequestSpec, at_monotonic_ns: u64)
         probe: None,
     };
     let spec = spec.clone();
-    Group::drive(flows, &setting, engine, move |_| ThreadBuffers::new(&spec))
+    Group::drive(flows, &setting, engine, move |_| ThreadBuffers::new(&spec, start_ns))
 }
 
 /// The number of threads for `flows`, and whether each waits for several descriptors or moments at once.

@@ -50,7 +50,9 @@ impl Part for ServerPart {
     fn prepare(&mut self, _: &Peers<'_>, host: &HostContext) -> Result<ServerEndpoint, PartError> {
         let address = part::server_address(host, self.task.clients_elsewhere, "clients", "server")?;
         host.permit.peer((address, 0).into())?;
-        if self.task.transfer.direction != Direction::Up || self.task.transfer.requests.is_some() {
+        let transfer = &self.task.transfer;
+        let answers = transfer.requests.is_some() || transfer.under_load.is_some();
+        if transfer.direction != Direction::Up || answers {
             host.permit.rate(self.task.transfer.rate_max_bit_per_s())?;
         }
         if self.task.transfer.leaves_engine_open() && self.task.transfer.direction != Direction::Up {

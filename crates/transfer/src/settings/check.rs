@@ -3,7 +3,7 @@
 use base::plan::PlanError;
 use base::units::{ByteSize, Span};
 
-use super::{Peer, TransferSettings};
+use super::{Peer, TransferSettings, Waiting};
 use crate::flow::{Direction, Mode, Protocol};
 use crate::quic;
 use workload::settings::Settings;
@@ -52,6 +52,7 @@ impl Settings for TransferSettings {
         self.check_quic()?;
         self.check_udp()?;
         self.check_requests()?;
+        self.check_under_load()?;
         self.check_search()?;
         self.check_peer()
     }
@@ -97,6 +98,7 @@ impl TransferSettings {
         let (discards, is_controlled) = (self.mode == Mode::Discard, self.congestion_control.is_some());
         refuse_set(&[
             ("requests", self.requests.is_some(), "not supported with QUIC"),
+            ("under_load", self.under_load.is_some(), "not supported with QUIC, which has no requests"),
             ("rate", self.rate.is_some(), "not supported with QUIC, which controls its own rate"),
             ("mode", discards, "discard is not supported with QUIC, which must read and decrypt all data"),
             ("engine", self.engine.is_some(), "engines apply only to TCP"),
@@ -120,6 +122,9 @@ impl TransferSettings {
                 within(key, size, 1, most, words)?;
             }
         }
+        if self.under_load.is_some() {
+            return Ok(());
+        }
         let (problem, discards) = ("not supported with requests", self.mode == Mode::Discard);
         refuse_set(&[
             ("bytes", self.bytes.is_some(), problem),
@@ -127,6 +132,25 @@ impl TransferSettings {
             ("search", self.search.is_some(), problem),
             ("direction", self.direction != Direction::Up, problem),
             ("mode", discards, "discard is not supported with requests, because messages are read"),
+        ])
+    }
+
+    /// The path is loaded for a time, by flows of a server that answers requests, too.
+    fn check_under_load(&self) -> Result<(), PlanError> {
+        if self.under_load.is_none() {
+            return Ok(());
+        }
+        let spins = self.requests.as_ref().is_some_and(|requests| requests.waiting == Waiting::Spin);
+        let lacks_rate = self.protocol == Protocol::Udp && self.rate.is_none();
+        refuse_set(&[
+            (
+                "bytes",
+                self.bytes.is_some(),
+                "not supported with `under_load`, which loads the path for a time",
+            ),
+            ("search", self.search.is_some(), "not supported with `under_load`"),
+            ("requests.waiting", spins, "spinning is a load of its own, and not supported with `under_load`"),
+            ("rate", lacks_rate, "a load of UDP needs a rate, such as 100Mbit/s"),
         ])
     }
 
@@ -152,6 +176,9 @@ impl TransferSettings {
             _ if self.host.is_none() => refuse("peer", "needs a running server: set `host`"),
             Peer::Iperf3 | Peer::Ttcp if self.protocol == Protocol::Quic => {
                 refuse("protocol", "QUIC needs a server of kagiri")
+            }
+            Peer::Iperf3 | Peer::Ttcp if self.under_load.is_some() => {
+                refuse("under_load", "needs a server of kagiri, which answers requests")
             }
             Peer::Iperf3 if self.requests.is_some() => refuse("requests", "iperf3 does not support requests"),
             Peer::Iperf3 => Ok(()),
@@ -206,6 +233,11 @@ mod tests {
             ),
             (json!({"requests": {}, "direction": "down"}), "direction: not supported with requests"),
             (json!({"requests": {"rate_per_s": -1.0}}), "requests.rate_per_s"),
+            (json!({"under_load": "2s", "bytes": "1MiB"}), "bytes: not supported with `under_load`"),
+            (json!({"under_load": "2s", "protocol": "udp"}), "rate: a load of UDP needs a rate"),
+            (json!({"under_load": "2s", "protocol": "quic"}), "under_load: not supported with QUIC"),
+            (json!({"under_load": "2s", "host": "nas", "peer": "iperf3"}), "under_load: needs a server of"),
+            (json!({"under_load": "31s"}), "under_load: 31s is not within"),
             (json!({"peer": "iperf3"}), "peer: needs a running server"),
             (json!({"host": "nas", "peer": "ttcp", "flows": 2}), "flows: ttcp has one flow"),
             (json!({"host": "nas", "peer": "ttcp", "omit": "1s"}), "omit: ttcp counts"),

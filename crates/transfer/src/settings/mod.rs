@@ -37,6 +37,9 @@ pub enum Peer {
     Ttcp,
 }
 
+/// Requests per second beside a load unless given: enough for percentiles over time, too few to be a load.
+const REQUESTS_UNDER_LOAD_PER_S: f64 = 200.0;
+
 /// How a requester waits for its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -183,6 +186,12 @@ pub struct TransferSettings {
     /// Requests and responses instead of streams of bytes.
     #[schemars(extend("x-flag" = {"group": "Requests"}))]
     pub requests: Option<RequestSettings>,
+    /// Measure response times under load: send requests on the idle path for IDLE (2s if omitted), and then
+    /// beside the flows for --time. Without --requests-per-s, 200 requests are sent per second.
+    #[schemars(extend("x-min" = "100ms", "x-max" = "30s",
+        "x-unset" = "either requests or flows, and not both",
+        "x-flag" = {"value": "IDLE", "missing": "2s", "group": "Requests"}))]
+    pub under_load: Option<Span>,
     /// Time the system calls at both ends, and show where the time went.
     pub calls: bool,
     /// The search for the highest rate of datagrams within the accepted loss.
@@ -214,6 +223,7 @@ impl Default for TransferSettings {
             receive_buffer: None,
             no_delay: false,
             requests: None,
+            under_load: None,
             calls: false,
             search: None,
         }
@@ -238,7 +248,23 @@ impl TransferSettings {
 
     /// Whether senders are to find out how to give their bytes to the kernel.
     pub(super) fn leaves_engine_open(&self) -> bool {
-        self.protocol == Protocol::Tcp && self.requests.is_none() && self.engine.is_none()
+        self.protocol == Protocol::Tcp && !self.is_requests_only() && self.engine.is_none()
+    }
+
+    /// Whether requests take the place of the flows of bytes.
+    pub(super) fn is_requests_only(&self) -> bool {
+        self.requests.is_some() && self.under_load.is_none()
+    }
+
+    /// The requests beside a load: an open loop, so that a long response time delays no further request.
+    pub(super) fn requests_under_load(&self) -> RequestSettings {
+        let given = self.requests.clone().unwrap_or_default();
+        RequestSettings { rate_per_s: given.rate_per_s.or(Some(REQUESTS_UNDER_LOAD_PER_S)), ..given }
+    }
+
+    /// How long the path stays idle before the flows begin.
+    pub(super) fn idle(&self) -> Span {
+        self.under_load.unwrap_or(Span::from_ms(0))
     }
 
     /// The length of an interval, ns: unless given about fifty in all, between a tenth of a second and one.

@@ -20,3 +20,4 @@ mod requests_closed;
 mod requests_common;
 mod requests_open;
 mod ttcp;
+mod under_load;

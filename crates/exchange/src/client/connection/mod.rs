@@ -153,6 +153,11 @@ pub(crate) enum Link {
 }
 
 impl Link {
+    /// Whether a read of it can wait.
+    pub(crate) const fn waits(&self) -> bool {
+        matches!(self, Self::Open { channel: Channel::Stream(transport), .. } if transport.waits())
+    }
+
     /// The socket of a connection that stands.
     pub(crate) fn socket(&self) -> Option<&TcpSocket> {
         match self {

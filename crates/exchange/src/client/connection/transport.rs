@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ClientConnection;
 use sys::net::{Moved, NetError, TcpSocket};
@@ -39,11 +40,13 @@ pub(crate) struct Transport {
     tls: Option<Box<TlsState>>,
     /// Whether it has ended without the peer's notice, so that data may be missing (RFC 8446, section 6.1).
     is_truncated: bool,
+    /// Whether [`Self::recv_waiting`] waits.
+    waits: bool,
 }
 
 impl Transport {
     pub(crate) fn plain(socket: TcpSocket) -> Self {
-        Self { socket: Arc::new(socket), tls: None, is_truncated: false }
+        Self { socket: Arc::new(socket), tls: None, is_truncated: false, waits: false }
     }
 
     /// `session` has not sent anything yet.
@@ -54,6 +57,19 @@ impl Transport {
 
     pub(crate) const fn socket(&self) -> &Arc<TcpSocket> {
         &self.socket
+    }
+
+    pub(crate) const fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Lets [`Self::recv_waiting`] wait up to `wait`. Over TLS it never waits.
+    pub(crate) fn set_wait(&mut self, wait: Duration) {
+        self.waits = self.tls.is_none() && self.socket.set_wait(Some(wait)).is_ok();
+    }
+
+    pub(crate) const fn waits(&self) -> bool {
+        self.waits
     }
 
     pub(crate) const fn is_truncated(&self) -> bool {
@@ -141,6 +157,11 @@ impl Transport {
                 ended => return ended,
             }
         }
+    }
+
+    /// As [`Self::recv`], and waits for the first bytes ([`Self::set_wait`]).
+    pub(crate) fn recv_waiting(&mut self, buffer: &mut [u8]) -> Result<Moved, TransportError> {
+        if self.waits { Ok(self.socket.recv_waiting(buffer)?) } else { self.recv(buffer) }
     }
 
     /// Decrypts some of what has come.

@@ -1,5 +1,6 @@
 //! From samples of sockets to what the law decides on.
 
+mod ack_delay;
 mod base_rtt;
 mod history;
 mod socket;
@@ -14,6 +15,7 @@ pub use socket::SocketSample;
 
 use super::settings::{ClassSettings, Settings};
 use crate::by_cookie::ByCookie;
+use ack_delay::AckDelay;
 use base_rtt::BaseRtt;
 use socket::{Progress, Socket};
 
@@ -26,7 +28,13 @@ const SOCKETS_MIN: usize = 4;
 #[derive(Debug, Clone, Default)]
 pub struct Observer {
     pub sockets: ByCookie<Socket>,
-    peers: HashMap<IpAddr, BaseRtt>,
+    peers: HashMap<IpAddr, Peer>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Peer {
+    base: BaseRtt,
+    ack_delay: AckDelay,
 }
 
 /// One tick as seen from all sockets.
@@ -77,8 +85,9 @@ impl Observer {
         seen.classes.resize(settings.classes.len(), ClassSeen::default());
         let progress = self.update_sockets(samples);
         self.update_peers(samples);
+        self.update_ack_delays(settings, &progress);
         seen.queue_s = self.queue_s(now_ns, capacity, settings, &progress);
-        seen.base_s = self.peers.values().filter_map(BaseRtt::value_s).fold(0.0, f64::max);
+        seen.base_s = self.peers.values().filter_map(|peer| peer.base.value_s()).fold(0.0, f64::max);
         for one in &progress {
             let is_bulk = is_bulk(settings, one.sample.class);
             let rate = if is_bulk { &mut seen.tick.bulk_bit_per_s } else { &mut seen.tick.urgent_bit_per_s };
@@ -114,7 +123,7 @@ impl Observer {
     }
 
     pub fn base_s(&self, peer: IpAddr) -> Option<f64> {
-        self.peers.get(&peer)?.value_s()
+        self.peers.get(&peer)?.base.value_s()
     }
 
     fn update_sockets(&mut self, samples: &[SocketSample]) -> Vec<Progress> {
@@ -144,11 +153,20 @@ impl Observer {
         let present: HashSet<IpAddr> = samples.iter().map(|sample| sample.peer).collect();
         self.peers.retain(|peer, _| present.contains(peer));
         for (peer, min_rtt_us) in least {
-            self.peers.entry(peer).or_default().set_kernel_minimum(f64::from(min_rtt_us) * 1e-6);
+            self.peers.entry(peer).or_default().base.set_kernel_minimum(f64::from(min_rtt_us) * 1e-6);
         }
     }
 
-    /// Least delay by the queue over all peers, in seconds. Noise, such as a delayed ACK, only adds.
+    fn update_ack_delays(&mut self, settings: &Settings, progress: &[Progress]) {
+        self.peers.values_mut().for_each(|peer| peer.ack_delay.forget());
+        for one in progress.iter().filter(|one| one.spacing_s > 0.0 && is_bulk(settings, one.sample.class)) {
+            if let Some(peer) = self.peers.get_mut(&one.sample.peer) {
+                peer.ack_delay.observe(one);
+            }
+        }
+    }
+
+    /// Least delay by the queue over all peers, in seconds. Noise only adds.
     fn queue_s(
         &mut self,
         now_ns: u64,
@@ -162,7 +180,9 @@ impl Observer {
             let Some(rtt_s) = one.rtt_s else { continue };
             match settings.classes.get(one.sample.class) {
                 Some(ClassSettings::Bulk { .. }) if one.delivered_in_two >= SEGMENTS_MIN => {
-                    bulk.entry(one.sample.peer).or_default().push(rtt_s);
+                    let peer = self.peers.get(&one.sample.peer);
+                    let wait_s = peer.map_or(0.0, |peer| peer.ack_delay.wait_s(one, rtt_s));
+                    bulk.entry(one.sample.peer).or_default().push(rtt_s - wait_s);
                 }
                 Some(class) if one.delivered_segments > 0 => {
                     let Some((_, message_bytes)) = class.message() else { continue };
@@ -187,7 +207,7 @@ impl Observer {
             *of_peer = of_peer.min(typical_s);
         }
         let queues = least.into_iter().filter_map(|(peer, rtt_s)| {
-            let base = self.peers.get_mut(&peer)?;
+            let base = &mut self.peers.get_mut(&peer)?.base;
             base.observe(now_ns, rtt_s);
             Some((rtt_s - base.value_s()?).max(0.0))
         });

@@ -63,6 +63,8 @@ pub struct Socket {
     delivered_before: u32,
     /// Rate that it was given last, in bit/s.
     pub rate_bit_per_s: Option<f64>,
+    /// Rates in force in the last tick and in the one before.
+    in_force: [Option<f64>; 2],
 }
 
 /// What a socket did since the sample before.
@@ -71,6 +73,10 @@ pub struct Progress {
     pub sample: SocketSample,
     /// Round-trip time of the latest ACKs, in seconds; `None`: no ACK arrived.
     pub rtt_s: Option<f64>,
+    /// Time from one segment to the next by the rates in force, in seconds: 0 if nothing waits to be sent, or
+    /// the socket has no rate.
+    pub spacing_s: f64,
+    pub acks: u32,
     pub delivered_segments: u32,
     /// Segments delivered in this tick and the one before.
     pub delivered_in_two: u32,
@@ -80,7 +86,7 @@ pub struct Progress {
 
 impl Socket {
     pub fn new(sample: SocketSample) -> Self {
-        Self { last: sample, delivered_before: 0, rate_bit_per_s: None }
+        Self { last: sample, delivered_before: 0, rate_bit_per_s: None, in_force: [None; 2] }
     }
 
     /// Compares with the last sample. `None`: no time has passed.
@@ -89,14 +95,25 @@ impl Socket {
         let elapsed_ns = sample.time_ns.checked_sub(last.time_ns).filter(|ns| *ns > 0)?;
         let delivered = sample.delivered.wrapping_sub(last.delivered);
         let before = std::mem::replace(&mut self.delivered_before, delivered);
+        self.in_force = [self.rate_bit_per_s, self.in_force[0]];
         Some(Progress {
             sample,
             rtt_s: latest_rtt_s(&last, &sample),
+            spacing_s: self.spacing_s(&sample),
+            acks: sample.segs_in.wrapping_sub(last.segs_in),
             delivered_segments: delivered,
             delivered_in_two: delivered.saturating_add(before),
             retransmitted_segments: sample.total_retrans.wrapping_sub(last.total_retrans),
             delivered_bit_per_s: 8e9 * f64::from(delivered) * f64::from(sample.mss) / elapsed_ns as f64,
         })
+    }
+
+    /// By the lower of the two rates: segments that are acknowledged now may have been sent at either, and a queue
+    /// that is none costs bulk more than one that shows a tick later costs urgent messages.
+    fn spacing_s(&self, sample: &SocketSample) -> f64 {
+        let rate = self.in_force.into_iter().flatten().reduce(f64::min);
+        let rate = rate.filter(|_| sample.notsent_bytes > 0);
+        rate.map_or(0.0, |rate| 8.0 * f64::from(sample.mss) / rate)
     }
 }
 
