@@ -61,7 +61,11 @@ pub fn figures(run: &Run) -> Vec<Figure> {
 }
 
 fn figure(run: &Run, sweep: &Sweep, metrics: &[&str]) -> Option<Figure> {
-    let metrics: Vec<String> = metrics.iter().flat_map(|metric| with_parts(run, metric)).collect();
+    let parts: Vec<String> = metrics.iter().flat_map(|metric| with_parts(run, metric)).collect();
+    let metrics = match parts.len() * sweep.groups.len() > TONES.len() {
+        true => metrics.iter().map(|metric| (*metric).to_owned()).collect(),
+        false => parts,
+    };
     let (unit, factor) = unit_of(&metrics[0]);
     let mut tones = TONES.into_iter();
     let mut layers = Vec::new();
@@ -89,8 +93,12 @@ fn figure(run: &Run, sweep: &Sweep, metrics: &[&str]) -> Option<Figure> {
         true => Axis::log(&sweep.name, sweep.unit),
         false => Axis::of(&sweep.name, sweep.unit),
     };
-    let quantity =
-        if metrics.len() > 1 && unit == "bit/s" { "rate".into() } else { metric_words(&metrics[0]) };
+    let quantity = match (metrics.len(), unit) {
+        (1, _) => metric_words(&metrics[0]),
+        (_, "bit/s") => "rate".into(),
+        (_, "s" | "ms" | "us") => "time".into(),
+        _ => metrics.iter().map(|metric| metric_words(metric)).collect::<Vec<_>>().join(", "),
+    };
     Some(Figure {
         title: format!("{} against {}", capitalized(&quantity), sweep.name),
         note: "Each point is a trial of a variant, the line joins the medians.".into(),

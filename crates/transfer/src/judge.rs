@@ -141,7 +141,10 @@ fn unbalanced(report: &TransferReport) -> Vec<String> {
 }
 
 fn doubts(settings: &TransferSettings, report: &TransferReport) -> Vec<Doubt> {
-    let late = report.responses.as_ref().filter(|responses| responses.late * 100 > responses.answered);
+    let both = report.idle_responses.iter().chain(&report.responses);
+    let late = both
+        .filter(|responses| responses.late * 100 > responses.answered)
+        .max_by_key(|responses| responses.late);
     let doubt = |responses: &Responses| TransferDoubt::RequestsLate {
         late_percent: 100.0 * responses.late as f64
             / (responses.answered + responses.unanswered).max(1) as f64,

@@ -19,7 +19,7 @@ const PLAN: &str = "workload = 'transfer'\nrepeats = 2\n[transfer]\ntime = '200m
                     [[variant]]\nname = 'one flow'\n[[variant]]\nname = 'four'\ntransfer.flows = 4\n";
 
 /// A small load of each command.
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 13] = [
     &["transfer", "--time", "0.3", "--rate", "100Mbit/s"],
     &["transfer", "--time", "0.3", "--direction", "both", "--flows", "3", "--rate", "10Mbit/s"],
     &["transfer", "--time", "0.3", "--protocol", "udp", "--rate", "50Mbit/s"],

@@ -221,8 +221,8 @@ impl Worker {
         let Some(number) = client.waits_for().filter(|number| self.slow != Some(*number)) else {
             return false;
         };
-        let margin_ns = monotonic_ns() + CALL_MARGIN_NS;
-        if reactor.has_resumes() || reactor.next_timer_ns().is_some_and(|due_ns| due_ns < margin_ns) {
+        let quiet_until_ns = monotonic_ns() + CALL_MARGIN_NS;
+        if reactor.has_resumes() || reactor.next_timer_ns().is_some_and(|due_ns| due_ns < quiet_until_ns) {
             return false;
         }
         match client.read(&mut self.shared, true) {
@@ -234,7 +234,8 @@ impl Worker {
             Err((fault, why)) => client.lose(fault, &why, &mut self.shared),
         }
         self.advance(0, reactor);
-        self.observe(self.clients[0].free_since_ns);
+        // Also while a long reply comes in pieces.
+        self.observe(monotonic_ns());
         true
     }
 

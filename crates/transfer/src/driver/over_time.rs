@@ -1,8 +1,10 @@
 //! Response times over time: a small histogram for each slot of a trial.
 
+use std::fmt::Formatter;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Slots at most; the last one also holds what comes later.
 const SLOTS_MAX: usize = 128;
@@ -23,7 +25,32 @@ pub struct OverTime {
     #[serde(skip)]
     from_ns: u64,
     slot_ns: u64,
+    #[serde(deserialize_with = "few_slots")]
     slots: Vec<Slot>,
+}
+
+/// A report is foreign input, and a slot of a few bytes takes a kilobyte once it is read.
+fn few_slots<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Slot>, D::Error> {
+    struct Few;
+    impl<'de> Visitor<'de> for Few {
+        type Value = Vec<Slot>;
+
+        fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+            write!(formatter, "at most {SLOTS_MAX} slots")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Vec<Slot>, A::Error> {
+            let mut slots = Vec::new();
+            while let Some(slot) = all.next_element()? {
+                if slots.len() == SLOTS_MAX {
+                    return Err(serde::de::Error::invalid_length(SLOTS_MAX + 1, &self));
+                }
+                slots.push(slot);
+            }
+            Ok(slots)
+        }
+    }
+    from.deserialize_seq(Few)
 }
 
 /// The response times of one slot.

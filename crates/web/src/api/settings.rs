@@ -191,8 +191,10 @@ async fn put_back(app: &App, records: &Records, mut setting: Setting) -> ApiResu
         app.program.json(&words, SET_WITHIN).await?;
     }
     let left_alone = |one: &&Change| {
-        let now = value_of(&one.name).unwrap_or("not readable");
-        let note = format!("it is {now} now: another program has changed it");
+        let note = match value_of(&one.name) {
+            Some(now) => format!("it is {now} now: another program has changed it"),
+            None => "its value cannot be read now".to_owned(),
+        };
         json!({ "name": one.name, "outcome": "left_alone", "note": note })
     };
     let restored = |one: &&Change| json!({ "name": one.name, "outcome": "restored", "note": null });

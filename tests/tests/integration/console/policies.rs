@@ -142,7 +142,7 @@ fn policy_outlives_a_killed_server_and_ends_when_its_time_is_over() {
     second.answered("POST", "/qos/clear", &json!({ "interface": "eth0", "pid": pid }), 200);
     scene.wait_for_no_limit();
     let mut timed = applied("eth0", "20Mbit/s");
-    timed["for_s"] = json!(4);
+    timed["for_s"] = json!(15);
     second.answered("POST", "/qos/apply", &timed, 201);
     // The folder of the policy that has ended is gone.
     assert_eq!(names(&scene.world.data().join("console/qos")).len(), 1);

@@ -51,8 +51,7 @@ pub fn split(text: &str) -> Result<(&'static Setting, String), Failure> {
             "{text:?}: expected NAME=VALUE, such as tcp_slow_start_after_idle=0"
         )));
     };
-    let setting = find(name)
-        .map_err(|unknown| Failure::usage(format!("{unknown}{LISTED_BY}")))?;
+    let setting = find(name).map_err(|unknown| Failure::usage(format!("{unknown}{LISTED_BY}")))?;
     let value = setting.check(value, &Kernel::live().congestion_controls()).map_err(Failure::usage)?;
     Ok((setting, value))
 }

@@ -24,6 +24,8 @@ pub struct AckDelay {
     /// Sockets with data on its way, and those of them with an odd number of segments.
     sockets: f64,
     odd: f64,
+    /// Sockets that were fast enough to tell had each segment acknowledged.
+    acknowledges_each: bool,
 }
 
 impl AckDelay {
@@ -37,6 +39,9 @@ impl AckDelay {
     pub fn observe(&mut self, one: &Progress) {
         self.sockets += f64::from(one.sample.unacked.min(1));
         self.odd += f64::from(one.sample.unacked % 2);
+        if one.spacing_s < TIMER_SHARE * DELAYED_ACK_S && one.delivered_segments >= 2 {
+            self.acknowledges_each = one.acks >= one.delivered_segments;
+        }
     }
 
     /// Seconds of this round-trip time in which the receiver waited.
@@ -46,7 +51,8 @@ impl AckDelay {
         }
         let pairs = (f64::from(one.delivered_segments) / f64::from(one.acks) - 1.0).clamp(0.0, 1.0);
         let least_s = TIMER_SHARE * DELAYED_ACK_S;
-        let is_timer = one.spacing_s >= least_s && rtt_s - f64::from(one.sample.min_rtt_us) * 1e-6 >= least_s;
+        let is_long = rtt_s - f64::from(one.sample.min_rtt_us) * 1e-6 >= least_s;
+        let is_timer = !self.acknowledges_each && one.spacing_s >= least_s && is_long;
         let single_s = if is_timer { DELAYED_ACK_S } else { 0.0 };
         pairs * one.spacing_s.min(DELAYED_ACK_S) + (1.0 - pairs) * single_s
     }
