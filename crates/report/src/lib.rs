@@ -15,6 +15,7 @@ pub mod chart;
 pub mod digest;
 pub mod doubts;
 pub mod export;
+mod extras;
 pub mod findings;
 pub mod html;
 pub mod survey;

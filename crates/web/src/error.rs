@@ -76,8 +76,14 @@ impl IntoResponse for ApiError {
 }
 
 /// Reads the JSON of a request.
-/// Errors: it is none, or lacks a key, or has an unknown one; the message names the line and the key.
+/// Errors: it is no object, or lacks a key, or has an unknown one; the message names the line and the key.
 pub fn read<T: serde::de::DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
-    serde_json::from_slice(body)
-        .map_err(|error| ApiError::invalid(format!("the request's JSON cannot be used: {error}"), None))
+    let unusable = |why: &dyn std::fmt::Display| {
+        ApiError::invalid(format!("the request's JSON cannot be used: {why}"), None)
+    };
+    // A structure could also be read from a list of its values, which the API does not describe.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(unusable(&"it is not an object"));
+    }
+    serde_json::from_slice(body).map_err(|error| unusable(&error))
 }

@@ -20,8 +20,8 @@ const CONNECT: u8 = 2;
 const HOLD: Token = Token::single(3);
 /// Longest wait within a read.
 const CALL_WAIT: Duration = Duration::from_millis(10);
-/// No timer may be due within so much time when a read begins to wait: the kernel prolongs a wait by up to two
-/// ticks, which are 10 ms at most.
+/// No timer may be due within so much time when a read begins to wait: the kernel prolongs a wait by up to
+/// two ticks, which are 10 ms at most.
 const CALL_MARGIN_NS: u64 = 40_000_000;
 /// Calls on one connection before others have their turn.
 const STEPS_MAX: usize = 16;

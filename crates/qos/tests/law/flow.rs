@@ -82,8 +82,8 @@ impl Flow {
 
     /// A segment arrives; the time that a message took, if it is complete.
     ///
-    /// Linux acknowledges every second segment, or after 40 ms, and the sender measures from the first of those that
-    /// an ACK covers. An answer carries an ACK at once.
+    /// Linux acknowledges every second segment, or after 40 ms, and the sender measures from the first of
+    /// those that an ACK covers. An answer carries an ACK at once.
     pub fn arrive(&mut self, now_us: u64, rtt_us: u64, receiver: Receiver) -> Option<u64> {
         self.segments_done += 1;
         let (segments, rtt_us) = match self.pending.take() {

@@ -83,7 +83,8 @@ fn scene(buffer: u32) -> Simulator {
     Simulator::new(1, 12, TARGET_S, MESSAGE_BYTES, buffer)
 }
 
-/// A tenth, and what ACKs for two segments leave unknown: up to one segment of each of 12 sockets in four ticks.
+/// A tenth, and what ACKs for two segments leave unknown: up to one segment of each of 12 sockets in four
+/// ticks.
 fn capacity_error_max(phase: Phase) -> f64 {
     let segments = (phase.link - phase.udp) * PAYLOAD * 0.2 / 8.0 / 1448.0;
     0.1 + 12.0 / segments
@@ -236,7 +237,8 @@ fn capacity_is_found_after_a_step_from_any_rate_to_any_other() {
             let phases = [phase(12.0, from), phase(10.0, to)];
             for (phase, seen) in phases.iter().zip(play(&mut simulator, &phases)) {
                 let place = format!("{from} to {to} bit/s, {base_rtt_us} us, {buffer} B: {seen:?}");
-                // 40 of 50 ms for the round trip leave too little: for a steady queue, and for urgent messages.
+                // 40 of 50 ms for the round trip leave too little: for a steady queue, and for urgent
+                // messages.
                 let more = if base_rtt_us > 5000 { 0.05 } else { 0.0 };
                 assert!(seen.capacity_error < capacity_error_max(*phase) + more, "{place}");
                 assert!(seen.bulk_share > 0.5, "{place}");

@@ -9,13 +9,12 @@ mod survey;
 mod timeline;
 mod variant;
 
-use base::metric::MetricSpec;
 use base::outcome::{Run, Table};
 use base::verdict::Verdict;
-use base::workload::Presentation;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::digest::Row;
+pub use crate::extras::Extras;
 use crate::survey::SurveyRow;
 use crate::tables::printed;
 use crate::text::{plain, unbroken};
@@ -26,16 +25,6 @@ const STYLE: &str = include_str!("style.css");
 const POINTING: &str = include_str!("pointing.js");
 /// The page's only script, for its Content-Security-Policy: no other runs, wherever it may come from.
 pub const SCRIPT_SOURCE: &str = "'sha256-L5/Ud8yflWLHlk/75sRHIPPmcWWS5PbnlVXrtF4KK/g='";
-
-/// What a page needs beside the run.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Extras<'a> {
-    /// The workload's metrics, explained in the appendix.
-    pub specs: &'a [MetricSpec],
-    pub presentation: &'a Presentation,
-    /// The command that makes such a run again.
-    pub command: Option<&'a str>,
-}
 
 /// The run as one HTML document (HTML 5, UTF-8).
 pub fn page(run: &Run, extras: &Extras) -> String {

@@ -9,7 +9,7 @@ use super::Style;
 use super::paint::Tone;
 use super::summary::{answer, doubt_texts, requirement, toned, variant_columns};
 use super::table::{Column, is_one_table, render};
-use crate::html::Extras;
+use crate::extras::Extras;
 use crate::text::plain;
 
 pub const LINES: usize = 15;

@@ -11,7 +11,7 @@ use super::Style;
 use super::paint::Tone;
 use super::table::{Column, render, render_apart};
 use crate::digest::{self, Row};
-use crate::html::Extras;
+use crate::extras::Extras;
 use crate::tables::{PrintedColumn, printed};
 use crate::text::{clipped, moment, plain};
 use crate::{doubts, findings, words};

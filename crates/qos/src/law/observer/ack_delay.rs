@@ -1,10 +1,10 @@
 //! How long a receiver waits before it acknowledges.
 //!
-//! A receiver acknowledges every second segment, or one after 40 ms, and the kernel measures the round-trip time
-//! of the first that an ACK covers. Where a slow socket sends one segment at a time, this time includes that
-//! from one segment to the next, which is longer than the queue that the law looks for. Where the kernel sends
-//! two at once (segmentation offload), or the receiver acknowledges each, there is no such wait. The counters
-//! tell which it is.
+//! A receiver acknowledges every second segment, or one after 40 ms, and the kernel measures the round-trip
+//! time of the first that an ACK covers. Where a slow socket sends one segment at a time, this time includes
+//! that from one segment to the next, which is longer than the queue that the law looks for. Where the kernel
+//! sends two at once (segmentation offload), or the receiver acknowledges each, there is no such wait. The
+//! counters tell which it is.
 
 use super::socket::Progress;
 

@@ -108,8 +108,8 @@ impl Socket {
         })
     }
 
-    /// By the lower of the two rates: segments that are acknowledged now may have been sent at either, and a queue
-    /// that is none costs bulk more than one that shows a tick later costs urgent messages.
+    /// By the lower of the two rates: segments that are acknowledged now may have been sent at either, and a
+    /// queue that is none costs bulk more than one that shows a tick later costs urgent messages.
     fn spacing_s(&self, sample: &SocketSample) -> f64 {
         let rate = self.in_force.into_iter().flatten().reduce(f64::min);
         let rate = rate.filter(|_| sample.notsent_bytes > 0);

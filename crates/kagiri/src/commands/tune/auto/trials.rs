@@ -166,7 +166,8 @@ impl Trials<'_> {
     }
 }
 
-/// Is added to the values of a guard that is 0 on a quiet path: changes are compared as ratios, and 0 has none.
+/// Is added to the values of a guard that is 0 on a quiet path: changes are compared as ratios, and 0 has
+/// none.
 fn offset_of(metric: &str) -> f64 {
     match metric {
         "retransmits" => 1.0,
