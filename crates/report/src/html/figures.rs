@@ -322,6 +322,9 @@ fn bars(run: &Run, title: &str, x: Axis, rows: &[Bar]) -> Figure {
     let names: Vec<String> = rows.iter().map(|bar| clipped(&bar.name, 28)).collect();
     let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64;
     let left = (widest * 7.0 + 20.0).max(60.0);
+    // The longest bar may end at the end of the axis, with its value beside it.
+    let longest = rows.iter().map(|bar| bar.text.chars().count()).max().unwrap_or(0) as f64;
+    let right = longest * 7.0 + 16.0;
     let height = rows.len() as f64 * 34.0;
     let sentences: Vec<_> =
         run.variants.iter().map(|v| format!("{}: {}", v.name, words::carries(run, v))).collect();
@@ -332,7 +335,7 @@ fn bars(run: &Run, title: &str, x: Axis, rows: &[Bar]) -> Figure {
         title: title.into(),
         description: sentences.join(" "),
         panels: vec![Panel {
-            frame: Frame { left, top: 12.0, width: 900.0 - left, height },
+            frame: Frame { left, top: 12.0, width: (960.0 - left - right).max(240.0), height },
             x,
             y: Axis::names(&names),
             x_labels: true,
