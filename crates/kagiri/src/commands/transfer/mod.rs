@@ -23,7 +23,7 @@ use serve::ServeArgs;
     kagiri transfer 10.0.0.2 --direction both    to kagiri or iperf3\n  \
     kagiri transfer nas --protocol udp --search  the highest rate without loss\n  \
     kagiri transfer nas --rr                     response times\n  \
-    kagiri transfer nas --under-load -P 4        response times, idle and beside four flows\n  \
+    kagiri transfer nas --under-load -P 4        response times beside four flows\n  \
     kagiri transfer nas -P 4 -t 10 -i 1 -b 1G    as iperf3 is called\n\n\
     Goodput: received payload divided by the time it took.")]
 #[command(mut_arg("place", place_help("transfer")))]
