@@ -53,8 +53,9 @@ fn run_is_watched_from_its_beginning_to_its_end_and_stored_with_its_tags() {
     // A later viewer sees the same; one that comes back only the rest.
     let replay = watched(&console, id, "").events(|name, _| name == "bye");
     assert_eq!(replay.iter().filter(|(name, ..)| name == "progress").count(), progress.len());
+    // A disturbed trial is measured again.
     let trial =
-        events.iter().find(|(name, ..)| name == "trial").map(|(_, id, _)| id.clone()).expect("a trial");
+        events.iter().rfind(|(name, ..)| name == "trial").map(|(_, id, _)| id.clone()).expect("a trial");
     let rest = watched(&console, id, &trial).events(|name, _| name == "bye");
     let rest: Vec<&str> = rest.iter().map(|(name, ..)| name.as_str()).collect();
     assert_eq!(rest, ["end", "job", "bye"]);

@@ -34,7 +34,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let (world, net) = (World::new(), Namespaces::new(&["a", "b"]));
+        let (world, net) = (World::with_own_journal(), Namespaces::new(&["a", "b"]));
         let iperf3 = |host: &str, words: &[&str], sign: &str| {
             let mut command = Command::new("iperf3");
             command.args(words).arg("--forceflush").current_dir(world.path(""));

@@ -17,7 +17,7 @@ const PLAN: &str = "name = 'full'\nrepeats = 60\nworkload = 'transfer'\n[transfe
 fn full_disk_ends_a_run_with_its_reason_and_loses_no_finished_trial() {
     need_root!();
     let _beside = beside_others();
-    let world = World::new();
+    let world = World::with_own_journal();
     let small = world.path("small");
     let disk = SmallDisk::mount(&small, 4 << 20);
     let mut command = world.command(&["serve", "--listen", "127.0.0.1:0"]);
@@ -58,7 +58,7 @@ fn full_disk_leaves_no_setting_and_no_policy_that_is_not_noted() {
     need_root!();
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
-    let (world, net) = (World::new(), Namespaces::new(&["a"]));
+    let (world, net) = (World::with_own_journal(), Namespaces::new(&["a"]));
     let disk = SmallDisk::mount(&world.path("small"), 4 << 20);
     let console = Inside::start_with(&world, &net, disk.path());
     let ballast = disk.fill();
