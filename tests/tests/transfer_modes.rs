@@ -339,7 +339,8 @@ fn response_time_under_load_is_that_of_an_independent_pinger() {
     let document = measuring.end(PATIENCE).code(0).json();
     let ms = |name: &str| metric(&document, name) / 1e3;
     let (idle_ms, loaded_ms) = (ms("idle_response_p50_us"), ms("response_p50_us"));
-    // A full queue of 128 KiB takes 52 ms at 20 Mbit/s, beyond the 10 ms of the delay; reno empties it to a half
+    // A full queue of 128 KiB takes 52 ms at 20 Mbit/s, beyond the 10 ms of the delay; reno empties it to a
+    // half
     // after each loss.
     let is_idle = (9.9..15.0).contains(&idle_ms);
     assert!(is_idle && (25.0..80.0).contains(&loaded_ms), "idle {idle_ms} ms, loaded {loaded_ms} ms");
