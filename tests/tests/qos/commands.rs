@@ -192,8 +192,8 @@ fn is_the_link(bit_per_s: f64) -> bool {
 /// The kernel's counters and the program's clock agree.
 fn assert_alarm_is_told(alarm: &Value, times: &[f64]) {
     assert_eq!(alarm["name"], "alarm");
-    // The last one's socket may be closed before it is read again, and a late reading takes two for one.
-    assert!(alarm["messages"].as_u64().is_some_and(|count| (18..=20).contains(&count)), "{alarm}");
+    // The last one's socket may be closed before it is read again.
+    assert!(alarm["messages"].as_u64().is_some_and(|count| (19..=20).contains(&count)), "{alarm}");
     let in_time = times.iter().filter(|ms| **ms <= 80.0).count() as u64;
     assert!(alarm["in_time"].as_u64().is_some_and(|told| told.abs_diff(in_time) <= 2), "{alarm} {times:?}");
     let transfer_ms = alarm["transfer_p50_ms"].as_f64().expect("a time");
