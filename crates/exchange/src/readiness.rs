@@ -14,7 +14,7 @@ impl Readiness {
     pub(crate) const UNKNOWN: Self = Self { may_read: true, is_peer_done: false };
 
     /// An event of the socket.
-    pub(crate) fn noticed(&mut self, event: Event) {
+    pub(crate) fn after_event(&mut self, event: Event) {
         self.may_read |= event.is_readable();
         self.is_peer_done |= event.is_peer_done();
     }
@@ -27,7 +27,7 @@ impl Readiness {
     ///
     /// A read that left room took all there was: later data cause a new event (epoll(7), question 9). The
     /// peer's end causes none if it came before the last event, which then told of it.
-    pub(crate) const fn took(&mut self, moved: Moved, room: usize) {
+    pub(crate) const fn after_read(&mut self, moved: Moved, room: usize) {
         self.may_read = match moved {
             Moved::Bytes(bytes) => bytes >= room || self.is_peer_done,
             Moved::WouldBlock => false,
@@ -67,13 +67,13 @@ mod tests {
 
         fn wait(&mut self) -> bool {
             self.epoll.wait(&mut self.events, Some(Duration::from_millis(200))).unwrap();
-            self.events.iter().for_each(|event| self.readiness.noticed(event));
+            self.events.iter().for_each(|event| self.readiness.after_event(event));
             !self.events.is_empty()
         }
 
         fn read(&mut self, room: usize) -> Moved {
             let moved = self.socket.recv(&mut vec![0; room]).unwrap();
-            self.readiness.took(moved, room);
+            self.readiness.after_read(moved, room);
             moved
         }
     }

@@ -41,6 +41,8 @@ pub struct App {
     pub host_name: String,
     pub started: Timestamp,
     pub requests: AtomicU64,
+    /// Held while a policy or a setting changes.
+    changing: tokio::sync::Mutex<()>,
     viewers: Arc<Semaphore>,
 }
 
@@ -70,6 +72,7 @@ impl App {
             host_name: config.host_name,
             started: Timestamp::now(),
             requests: AtomicU64::new(0),
+            changing: tokio::sync::Mutex::new(()),
             viewers: Arc::new(Semaphore::new(VIEWERS_MAX)),
         }
     }
@@ -116,10 +119,28 @@ impl App {
     }
 }
 
+/// Changes something of this host, one change at a time. It is done to its end even if its client leaves: the
+/// server drops the handler of a connection that closes.
+pub async fn change<T: Send + 'static, F: Future<Output = ApiResult<T>> + Send + 'static>(
+    app: Shared,
+    work: impl FnOnce(Shared) -> F,
+) -> ApiResult<T> {
+    let work = work(app.clone());
+    let done = tokio::spawn(async move {
+        let _one = app.changing.lock().await;
+        work.await
+    });
+    done.await.unwrap_or_else(|_| Err(failed()))
+}
+
+fn failed() -> ApiError {
+    ApiError::internal("the request failed in the server; please report this")
+}
+
 /// Does what may wait for a disk or another process on a thread of its own.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> ApiResult<T> + Send + 'static,
 ) -> ApiResult<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(ApiError::internal("the request failed in the server; please report this")))
+    done.unwrap_or_else(|_| Err(failed()))
 }

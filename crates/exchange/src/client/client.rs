@@ -256,7 +256,7 @@ impl Client {
     }
 
     /// The message whose reply is all that it can wait for, on a connection whose reads can wait.
-    pub(super) fn waits_for(&self) -> Option<u64> {
+    pub(super) fn awaited_reply(&self) -> Option<u64> {
         let can_wait = self.link.waits() && !self.is_writing && !self.readiness.may_read();
         self.under_way.get(self.given_up).filter(|_| can_wait).map(|message| message.number)
     }
@@ -271,7 +271,7 @@ impl Client {
         };
         let moved = moved.map_err(broken)?;
         // What TLS returns does not tell how much the socket still has.
-        self.readiness.took(moved, if transport.has_tls() { 0 } else { shared.receive.len() });
+        self.readiness.after_read(moved, if transport.has_tls() { 0 } else { shared.receive.len() });
         let bytes = match moved {
             Moved::WouldBlock => return Ok(false),
             Moved::Bytes(bytes) => bytes,

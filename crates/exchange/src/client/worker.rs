@@ -218,7 +218,7 @@ impl Worker {
     /// `false`: there is more to wait for, or the reply takes long. The sampler can be late by such a wait.
     pub(super) fn wait_in_call(&mut self, reactor: &mut Reactor) -> bool {
         let [client] = &mut self.clients[..] else { return false };
-        let Some(number) = client.waits_for().filter(|number| self.slow != Some(*number)) else {
+        let Some(number) = client.awaited_reply().filter(|number| self.slow != Some(*number)) else {
             return false;
         };
         let quiet_until_ns = monotonic_ns() + CALL_MARGIN_NS;
@@ -270,7 +270,7 @@ impl StateMachine for Worker {
     fn on_ready(&mut self, reactor: &mut Reactor, token: Token, event: Event) {
         match token.class() {
             CLIENT => {
-                self.clients[token.index()].readiness.noticed(event);
+                self.clients[token.index()].readiness.after_event(event);
                 if !self.continue_handshake(token.index(), reactor) {
                     self.advance(token.index(), reactor);
                 }

@@ -182,7 +182,7 @@ impl Connection {
             true => self.socket.recv_waiting(&mut buffers.receive)?,
             false => self.socket.recv(&mut buffers.receive)?,
         };
-        self.readiness.took(moved, buffers.receive.len());
+        self.readiness.after_read(moved, buffers.receive.len());
         match moved {
             Moved::WouldBlock => return Ok(false),
             Moved::End => self.is_read = true,

@@ -7,7 +7,7 @@ use sys::clock::monotonic_ns;
 use sys::net::{Event, Interest, Listener, Moved, NetError, TcpSocket, UdpPort};
 
 use super::connection::{Buffers, Connection, Served};
-use super::direct::Lender;
+use super::receive_thread::ReceiveThread;
 use super::trials::{BackgroundCount, Trials};
 use super::{ServerReport, ServerSettings};
 use crate::wire::{DATAGRAM_HEADER_BYTES, Hello, Purpose, u64_at};
@@ -17,7 +17,7 @@ const DATAGRAMS: Token = Token::single(2);
 const CONNECTION: u8 = 3;
 /// A connection that has sent no hello within this time is closed.
 const HELLO_WITHIN_NS: u64 = 10_000_000_000;
-/// Messages of the only connection with messages until it is lent to a thread of its own.
+/// Messages of the only connection with messages until it is handed over to a thread of its own.
 const LEND_AFTER: u32 = 32;
 /// Datagrams that are taken before connections are served.
 const DATAGRAMS_AT_ONCE: usize = 256;
@@ -30,9 +30,9 @@ pub(super) struct Machine {
     trials: Trials,
     buffers: Buffers,
     refused: u64,
-    lender: Lender,
-    /// Connections that carry messages, with the one that is lent.
-    carriers: usize,
+    receive_thread: ReceiveThread,
+    /// Connections that carry messages, with the one that is handed over.
+    message_connections: usize,
 }
 
 impl Machine {
@@ -41,7 +41,7 @@ impl Machine {
         datagrams: UdpPort,
         settings: ServerSettings,
         log: Option<super::Log>,
-        lender: Lender,
+        receive_thread: ReceiveThread,
         reactor: &mut Reactor,
     ) -> Result<Self, NetError> {
         reactor.watch(&datagrams, DATAGRAMS, Interest::READ)?;
@@ -54,8 +54,8 @@ impl Machine {
             trials: Trials::default(),
             buffers: Buffers::new(settings.service_ns, log),
             refused: 0,
-            lender,
-            carriers: 0,
+            receive_thread,
+            message_connections: 0,
             settings,
         })
     }
@@ -120,7 +120,7 @@ impl Machine {
         let Some(connection) = self.connections.get_mut(token) else { return };
         match hello.purpose {
             Purpose::Messages => match connection.serve(&mut self.buffers) {
-                Served::Waits(None) => self.lend(reactor, token),
+                Served::Waits(None) => self.hand_over(reactor, token),
                 Served::Waits(Some(due_ns)) => reactor.set_timer(token, due_ns),
                 Served::Again => reactor.resume(token),
                 Served::Over => self.close(reactor, token),
@@ -143,9 +143,9 @@ impl Machine {
     }
 
     /// Lends a connection to the thread that waits in `recv`, if no other carries messages.
-    fn lend(&mut self, reactor: &mut Reactor, token: Token) {
+    fn hand_over(&mut self, reactor: &mut Reactor, token: Token) {
         let Some(connection) = self.connections.get(token) else { return };
-        let is_alone = self.carriers == 1 && self.settings.service_ns == 0;
+        let is_alone = self.message_connections == 1 && self.settings.service_ns == 0;
         if !is_alone || connection.replies < LEND_AFTER || !connection.is_idle() {
             return;
         }
@@ -153,7 +153,7 @@ impl Machine {
             return;
         }
         let Some(connection) = self.connections.remove(token) else { return };
-        if let Some(connection) = self.lender.lend(connection) {
+        if let Some(connection) = self.receive_thread.hand_over(connection) {
             self.take_back(reactor, connection);
         }
     }
@@ -161,7 +161,7 @@ impl Machine {
     fn take_back(&mut self, reactor: &mut Reactor, mut connection: Connection) {
         connection.replies = 0;
         if self.watch(reactor, connection).is_none() {
-            self.carriers -= 1;
+            self.message_connections -= 1;
         }
     }
 
@@ -171,9 +171,9 @@ impl Machine {
             Purpose::Attend => self.trials.attend(hello.trial),
             Purpose::Count => self.trials.wait_for_count(hello.trial, token),
             Purpose::Messages => {
-                self.carriers += 1;
-                if self.carriers > 1 {
-                    self.lender.recall();
+                self.message_connections += 1;
+                if self.message_connections > 1 {
+                    self.receive_thread.request_return();
                 }
                 true
             }
@@ -226,7 +226,7 @@ impl Machine {
             Some(Hello { purpose: Purpose::Count, trial, .. }) => {
                 self.trials.count_now(trial, token);
             }
-            Some(Hello { purpose: Purpose::Messages, .. }) => self.carriers -= 1,
+            Some(Hello { purpose: Purpose::Messages, .. }) => self.message_connections -= 1,
             _ => {}
         }
     }
@@ -249,7 +249,7 @@ impl StateMachine for Machine {
             token if token.class() == LISTENER => self.accept(reactor, token.index()),
             token => {
                 if let Some(connection) = self.connections.get_mut(token) {
-                    connection.readiness.noticed(event);
+                    connection.readiness.after_event(event);
                 }
                 self.serve(reactor, token);
             }
@@ -257,9 +257,9 @@ impl StateMachine for Machine {
     }
 
     fn on_wake(&mut self, reactor: &mut Reactor) {
-        while let Some((connection, served)) = self.lender.take_returned() {
+        while let Some((connection, served)) = self.receive_thread.take_returned() {
             match served {
-                Served::Over => self.carriers -= 1,
+                Served::Over => self.message_connections -= 1,
                 Served::Waits(_) | Served::Again => self.take_back(reactor, connection),
             }
         }

@@ -1,10 +1,10 @@
 //! kagiri's server of messages: an event loop that reads messages, replies, and counts background load, and a
-//! thread for the only connection with messages ([`direct`]).
+//! thread for the only connection with messages ([`receive_thread`]).
 
 mod connection;
-mod direct;
 mod machine;
 pub mod part;
+mod receive_thread;
 mod trials;
 
 use std::net::SocketAddr;
@@ -112,17 +112,17 @@ impl Server {
         let (log, settings) = (Log::default(), settings.clone());
         let own_log = settings.keeps_log.then(|| log.clone());
         let thread = |name: &str| ThreadSpec { name: name.into(), is_precise: true, ..ThreadSpec::default() };
-        let (lender, direct) = direct::pair();
+        let (receive_thread, thread_end) = receive_thread::pair();
         let mut buffers = Buffers::new(settings.service_ns, own_log.clone());
         group.spawn(thread("exchange-server"), move |control| {
             let mut events = reactor::EventLoop::new(control.stop_handle(), 256)?;
             let mut machine =
-                Machine::new(listeners, datagrams, settings, own_log, lender, events.reactor())?;
+                Machine::new(listeners, datagrams, settings, own_log, receive_thread, events.reactor())?;
             events.run(&mut machine)?;
             Ok(machine.report())
         })?;
-        group.spawn(thread("exchange-direct"), move |control| {
-            direct.run(control, &mut buffers);
+        group.spawn(thread("exchange-receive"), move |control| {
+            thread_end.run(control, &mut buffers);
             Ok(buffers.report())
         })?;
         Ok(Self { address, group, log })

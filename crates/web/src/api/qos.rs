@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sys::netlink::NamespaceId;
 
-use crate::app::{App, Shared, blocking};
+use crate::app::{App, Shared, blocking, change};
 use crate::detached;
 use crate::error::{ApiError, ApiResult, read};
 use crate::jobs::{Process, make_folder, write};
@@ -87,6 +87,11 @@ pub async fn apply(State(app): State<Shared>, body: Bytes) -> ApiResult<Response
     if asked.for_s.is_some_and(|s| s == 0 || s > LENGTH_S_MAX) {
         return Err(ApiError::invalid("write 1 s to 7 days (604800), or null", Some("for_s")));
     }
+    let started = change(app, |app| replace(app, asked)).await?;
+    Ok((StatusCode::CREATED, Json(started)).into_response())
+}
+
+async fn replace(app: Shared, asked: Applied) -> ApiResult<Value> {
     // Without root it fails here, before anything is made.
     let all = status(&app).await?;
     let checked = judged(&app, asked.toml.clone()).await?;
@@ -100,13 +105,12 @@ pub async fn apply(State(app): State<Shared>, body: Bytes) -> ApiResult<Response
     if let Some(process) = before {
         blocking(move || detached::end(process, END_WITHIN)).await?;
     }
-    let started = start(&app, asked).await.map_err(|mut error| {
+    start(&app, asked).await.map_err(|mut error| {
         if before.is_some() {
             error.message += "; the policy that was in force has ended";
         }
         error
-    })?;
-    Ok((StatusCode::CREATED, Json(started)).into_response())
+    })
 }
 
 /// Starts the process that enforces a policy. Returns once it is in force.

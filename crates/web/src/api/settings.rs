@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use self::records::{Change, Records, Setting};
-use crate::app::{App, Shared, blocking};
+use crate::app::{App, Shared, blocking, change};
 use crate::detached;
 use crate::error::{ApiError, ApiResult, read};
 use crate::jobs::Process;
@@ -79,7 +79,13 @@ pub async fn set(State(app): State<Shared>, body: Bytes) -> ApiResult<Response> 
         return Err(ApiError::invalid(format!("there is no setting {wrong}"), Some("settings")));
     }
     words.extend(assignments.iter().map(std::ffi::OsString::from));
-    let before = listed(&app).await?;
+    let set = change(app, move |app| async move { set_for(&app, asked.for_s, words).await }).await?;
+    Ok((StatusCode::CREATED, Json(set)).into_response())
+}
+
+/// Sets what the words of a command say, and notes it.
+async fn set_for(app: &App, for_s: u64, words: Vec<std::ffi::OsString>) -> ApiResult<Value> {
+    let before = listed(app).await?;
     let records = Records::new(&app.folder);
     let id = store::new_run_id(Timestamp::now(), sys::random::number());
     let (program, folder) = (app.program.clone(), records.folder_of(&id));
@@ -87,45 +93,44 @@ pub async fn set(State(app): State<Shared>, body: Bytes) -> ApiResult<Response> 
         let folder = folder.clone();
         blocking(move || detached::start(&program, &words, &folder)).await?
     };
-    let settings = match until_set(&app, process).await {
+    let settings = match until_set(app, process).await {
         Ok(Some(settings)) => settings,
         Ok(None) => {
             let problem = detached::problem(&folder);
             records.remove(&id);
             return Err(problem);
         }
-        Err(error) => return Err(not_set(&records, &id, process, error).await),
+        Err(error) => return Err(revert_set(&records, &id, process, error).await),
     };
     let began = Timestamp::now();
-    let value_before = |name: &str| {
-        let all = before["settings"].as_array()?;
-        Some(all.iter().find(|setting| setting["name"] == name)?["value"].as_str()?.to_owned())
-    };
-    let change = |(name, value): (String, String)| Change { before: value_before(&name), name, value };
-    let length = SignedDuration::from_secs(i64::try_from(asked.for_s).unwrap_or(0));
+    let value_before = |name: &str| value_of(&before["settings"], name).map(str::to_owned);
+    let noted = |(name, value): (String, String)| Change { before: value_before(&name), name, value };
+    let length = SignedDuration::from_secs(i64::try_from(for_s).unwrap_or(0));
     let setting = Setting {
         id,
         process,
         began,
         until: began.checked_add(length).ok(),
-        changes: settings.into_iter().map(change).collect(),
+        changes: settings.into_iter().map(noted).collect(),
         kept: None,
         put_back: None,
     };
     // What is not noted could be neither kept nor undone from here.
     if let Err(error) = records.write(&setting) {
-        return Err(not_set(&records, &setting.id, process, error).await);
+        return Err(revert_set(&records, &setting.id, process, error).await);
     }
-    Ok((StatusCode::CREATED, Json(records.view(&setting))).into_response())
+    Ok(records.view(&setting))
 }
 
 /// Restores what a process has set, or is about to set. Returns the error that is the reason.
-async fn not_set(records: &Records, id: &str, process: Process, mut reason: ApiError) -> ApiError {
+async fn revert_set(records: &Records, id: &str, process: Process, mut reason: ApiError) -> ApiError {
     match blocking(move || detached::end(process, END_WITHIN)).await {
-        Ok(()) => reason.message += "; nothing stays set",
+        Ok(()) => {
+            reason.message += "; nothing stays set";
+            records.remove(id);
+        }
         Err(error) => reason.message += &format!("; {}", error.message),
     }
-    records.remove(id);
     reason
 }
 
@@ -152,6 +157,10 @@ async fn until_set(app: &App, process: Process) -> ApiResult<Option<Vec<(String,
 
 /// Ends what has set settings, which restores them. Settings that were kept get their values before.
 pub async fn undo(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+    change(app, |app| undo_one(app, id)).await
+}
+
+async fn undo_one(app: Shared, id: String) -> ApiResult<Json<Value>> {
     let records = Records::new(&app.folder);
     if let Some(kept) = records.read(&id).filter(Setting::can_be_put_back) {
         return put_back(&app, &records, kept).await;
@@ -164,6 +173,10 @@ pub async fn undo(State(app): State<Shared>, Path(id): Path<String>) -> ApiResul
 
 /// Leaves the settings until the next boot. They are restored for a moment: whoever has set them ends first.
 pub async fn keep(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+    change(app, |app| keep_one(app, id)).await
+}
+
+async fn keep_one(app: Shared, id: String) -> ApiResult<Json<Value>> {
     let records = Records::new(&app.folder);
     let mut setting = records.read(&id).ok_or_else(|| unknown(&id))?;
     if !setting.process.is_running() {
@@ -181,27 +194,34 @@ pub async fn keep(State(app): State<Shared>, Path(id): Path<String>) -> ApiResul
 /// Gives settings that were kept their values before, except those that another program has changed since.
 async fn put_back(app: &App, records: &Records, mut setting: Setting) -> ApiResult<Json<Value>> {
     let now = listed(app).await?["settings"].take();
-    let value_of = |name: &str| now.as_array()?.iter().find(|one| one["name"] == name)?["value"].as_str();
     let (own, changed): (Vec<&Change>, Vec<&Change>) =
-        setting.to_put_back().partition(|one| value_of(&one.name) == Some(one.value.as_str()));
+        setting.to_put_back().partition(|one| value_of(&now, &one.name) == Some(one.value.as_str()));
     let mut words = words!["tune", "set", "--keep", "--json"].to_vec();
     let before = |one: &&Change| Some(format!("{}={}", one.name, one.before.as_ref()?).into());
     words.extend(own.iter().filter_map(before));
     if !own.is_empty() {
         app.program.json(&words, SET_WITHIN).await?;
     }
-    let left_alone = |one: &&Change| {
-        let note = match value_of(&one.name) {
-            Some(now) => format!("it is {now} now: another program has changed it"),
-            None => "its value cannot be read now".to_owned(),
+    let after = listed(app).await?["settings"].take();
+    let outcome_of = |one: &Change, otherwise: &str| {
+        let (now, outcome) = match value_of(&after, &one.name) {
+            now if now == one.before.as_deref() => (None, "restored"),
+            Some(now) => (Some(format!("it is {now} now")), otherwise),
+            None => (Some("its value cannot be read now".to_owned()), "not_restored"),
         };
-        json!({ "name": one.name, "outcome": "left_alone", "note": note })
+        json!({ "name": one.name, "outcome": outcome, "note": now })
     };
-    let restored = |one: &&Change| json!({ "name": one.name, "outcome": "restored", "note": null });
-    let settings: Vec<Value> = own.iter().map(restored).chain(changed.iter().map(left_alone)).collect();
+    let own = own.into_iter().map(|one| outcome_of(one, "not_restored"));
+    let changed = changed.into_iter().map(|one| outcome_of(one, "left_alone"));
+    let settings: Vec<Value> = own.chain(changed).collect();
     setting.put_back = Some(json!({ "settings": settings }));
     records.write(&setting)?;
     view(records, &setting.id)
+}
+
+/// The value of a setting in the list that `kagiri tune list` prints.
+fn value_of<'a>(all: &'a Value, name: &str) -> Option<&'a str> {
+    all.as_array()?.iter().find(|one| one["name"] == name)?["value"].as_str()
 }
 
 fn view(records: &Records, id: &str) -> ApiResult<Json<Value>> {
