@@ -191,6 +191,20 @@ fn during_the_confirmation_and_on_the_way_down() {
 }
 
 #[test]
+fn while_requests_are_answered_beside_a_load() {
+    let _beside = beside_others();
+    let world = World::new();
+    let words = ["transfer", "--under-load", "0.2s", "--time", "60s", "-i", "0.2", "--rate", "100Mbit/s"];
+    for _ in 0..3 {
+        let mut live = world.start(&words);
+        assert!(live.reaches("up ", PATIENCE), "{}", live.stderr());
+        let ended = interrupt(&world, live);
+        let printed = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(printed.contains("ended before its time") && !printed.contains("broke off"), "{printed}");
+    }
+}
+
+#[test]
 fn a_second_signal_leaves_at_once() {
     let _beside = beside_others();
     let world = World::new();

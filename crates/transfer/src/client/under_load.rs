@@ -34,8 +34,11 @@ pub(super) fn prepare(task: Task, idle: Span, stop_handle: Arc<StopHandle>) -> R
             };
             (join(before), join(beside), report)
         });
-        report.broken = report.broken.or(broken(&before, "idle")).or(broken(&beside, "loaded"));
         report.stopped |= before.stopped || beside.stopped;
+        // Of sessions that are stopped, one sees how the other ends.
+        if !report.stopped {
+            report.broken = report.broken.or(broken(&before, "idle")).or(broken(&beside, "loaded"));
+        }
         (report.idle_responses, report.responses) = (before.responses, beside.responses);
         let idle_s = idle.s();
         let ends = report.directions.iter_mut().flat_map(|way| [&mut way.sender, &mut way.receiver]);
