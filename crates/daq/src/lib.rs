@@ -2,10 +2,12 @@
 //!
 //! A *port* ([`listen_addresses`]) on each builder's host reserves the builders' addresses. In each trial
 //! *builders* ([`builder`]) send orders and assemble events, and *sources* ([`source`]) send their fragments
-//! in the format of [`wire`]. [`judge`] derives metrics and a verdict from the reports of both.
+//! in the format of [`wire`]. [`judge`] derives metrics and a verdict from the reports of both. With
+//! the pattern [`bulk`], a throughput test takes their place.
 
 pub mod assembly;
 pub mod builder;
+pub mod bulk;
 mod doubt;
 mod fd_limit;
 pub mod figures;
@@ -43,7 +45,7 @@ use workload::part::{self, Peers, Reports};
 use self::builder::part::BuilderPart;
 use self::listen_addresses::PortPart;
 use self::part_settings::{BuilderTask, FRONT_ENDS_TIMEOUT_S, PortTask, SourcesTask};
-use self::settings::{BuilderChoice, DaqSettings, Vary};
+use self::settings::{BuilderChoice, DaqSettings, Pattern, Vary};
 use self::source::part::SourcesPart;
 use self::trial_reports::TrialReports;
 
@@ -106,6 +108,14 @@ fn enough_sources(settings: &DaqSettings, hosts: u64) -> Result<(), PartError> {
     Err(PartError::usage(format!("{problem}: use more sources, or place them on fewer hosts")))
 }
 
+fn one_receiver(settings: &DaqSettings, hosts: usize) -> Result<(), PartError> {
+    if settings.pattern == Pattern::Bulk && hosts > 1 {
+        let problem = "daq.pattern: bulk has one receiver; place the role builder on one host";
+        return Err(PartError::usage(problem));
+    }
+    Ok(())
+}
+
 impl Workload for Daq {
     const NAME: &'static str = "daq";
     type Settings = DaqSettings;
@@ -122,8 +132,8 @@ impl Workload for Daq {
         metrics::METRICS
     }
 
-    fn headline_metrics(&self, _: &DaqSettings) -> &'static [&'static str] {
-        metrics::HEADLINE
+    fn headline_metrics(&self, settings: &DaqSettings) -> &'static [&'static str] {
+        if settings.pattern == Pattern::Bulk { metrics::HEADLINE_BULK } else { metrics::HEADLINE }
     }
 
     fn presentation(&self) -> &'static Presentation {
@@ -146,7 +156,15 @@ impl Workload for Daq {
     }
 
     fn part_kinds(&self) -> &'static [PartKind] {
-        const { &[part::kind::<PortPart>(), part::kind::<BuilderPart>(), part::kind::<SourcesPart>()] }
+        const {
+            &[
+                part::kind::<PortPart>(),
+                part::kind::<BuilderPart>(),
+                part::kind::<SourcesPart>(),
+                part::kind::<bulk::ReceiverPart>(),
+                part::kind::<bulk::SendersPart>(),
+            ]
+        }
     }
 
     fn load_plan(&self, settings: &DaqSettings) -> LoadPlan {
@@ -185,6 +203,7 @@ impl Workload for Daq {
     fn standing(&self, settings: &DaqSettings, placement: &Placement) -> Result<Vec<PartSpec>, PartError> {
         let (hosts, sources) = (placement.hosts(BUILDER), placement.hosts(SOURCES));
         builders_all(settings, hosts.len())?;
+        one_receiver(settings, hosts.len())?;
         enough_sources(settings, sources.len() as u64)?;
         let port = |host: &&str| {
             let sources_elsewhere =
@@ -216,7 +235,11 @@ impl Workload for Daq {
                 builders_all,
                 seed: trial.seed,
             };
-            parts.push(part::spec::<BuilderPart>(part::name(BUILDER, host, is_only_host), host, &task)?);
+            let name = part::name(BUILDER, host, is_only_host);
+            parts.push(match settings.pattern {
+                Pattern::Bulk => part::spec::<bulk::ReceiverPart>(name, host, &task),
+                _ => part::spec::<BuilderPart>(name, host, &task),
+            }?);
         }
         let ports: Vec<String> = hosts.iter().map(|host| part::name(PORT, host, is_only_host)).collect();
         let own = u32::try_from(settings.sources - settings.front_ends.min(settings.sources))
@@ -230,11 +253,11 @@ impl Workload for Daq {
                 sources: count,
                 seed: trial.seed,
             };
-            parts.push(part::spec::<SourcesPart>(
-                part::name(SOURCES, host, sources.len() == 1),
-                host,
-                &task,
-            )?);
+            let name = part::name(SOURCES, host, sources.len() == 1);
+            parts.push(match settings.pattern {
+                Pattern::Bulk => part::spec::<bulk::SendersPart>(name, host, &task),
+                _ => part::spec::<SourcesPart>(name, host, &task),
+            }?);
         }
         Ok(parts)
     }
@@ -245,6 +268,13 @@ impl Workload for Daq {
         trial: &TrialContext,
         reports: &Reports,
     ) -> Result<Judgement, PartError> {
+        if settings.pattern == Pattern::Bulk {
+            let received = reports.of_role::<bulk::ReceiverPart>(BUILDER)?;
+            let (_, received) = received.first().ok_or_else(|| PartError::new("no receiver reported"))?;
+            let sent = reports.of_role::<bulk::SendersPart>(SOURCES)?;
+            let sent: Vec<_> = sent.into_iter().map(|(_, sent)| sent).collect();
+            return Ok(bulk::judge(settings, received, &sent));
+        }
         let reports = TrialReports::new(reports)?;
         if reports.hosts.is_empty() {
             return Err(PartError::new("no builder reported"));

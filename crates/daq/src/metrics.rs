@@ -75,8 +75,11 @@ pub const METRICS: &[MetricSpec] = &[
 pub const HEADLINE: &[&str] =
     &["events_per_s", "events_incomplete", "completion_p99_ms", "dead_time_percent", "goodput_bit_per_s"];
 
+/// The same of pattern `bulk`, which builds no events.
+pub const HEADLINE_BULK: &[&str] = &["goodput_bit_per_s"];
+
 /// Sources that have a goodput of their own among the metrics.
-const SOURCES_NAMED_MAX: u64 = 4;
+pub(crate) const SOURCES_NAMED_MAX: u64 = 4;
 
 #[must_use]
 pub fn of(settings: &DaqSettings, reports: &TrialReports) -> Metrics {

@@ -31,7 +31,7 @@ pub struct BuilderPart {
 }
 
 /// The rate of the device with the address, bit/s.
-fn link_rate(address: std::net::IpAddr) -> Option<f64> {
+pub(crate) fn link_rate(address: std::net::IpAddr) -> Option<f64> {
     let device = (!address.is_loopback()).then(|| sys::proc::interface_with(address).ok()).flatten()?;
     sys::netlink::rate_of(&device, None).ok().flatten().map(|rate| rate as f64)
 }

@@ -36,6 +36,7 @@ impl Settings for DaqSettings {
         self.check_size()?;
         self.check_triggers()?;
         self.check_together()?;
+        self.check_bulk()?;
         self.check_search()
     }
 }
@@ -90,8 +91,8 @@ impl DaqSettings {
                 "needs pattern push: with grant and pull the builder decides when a source sends",
             );
         }
-        if self.credit.is_some() && self.pattern == Pattern::Push {
-            return wrong("credit", "pattern push has no credit; use grant or pull");
+        if self.credit.is_some() && matches!(self.pattern, Pattern::Push | Pattern::Bulk) {
+            return wrong("credit", "patterns push and bulk have no credit; use grant or pull");
         }
         if self.congestion_control.is_some() && self.protocol == Carrier::Udp {
             return wrong(
@@ -108,6 +109,29 @@ impl DaqSettings {
             return wrong("builder_choice", "there is only one builder per host; set `builders`");
         }
         Ok(())
+    }
+
+    /// Without events, most settings have no meaning.
+    fn check_bulk(&self) -> Result<(), PlanError> {
+        if self.pattern != Pattern::Bulk {
+            return Ok(());
+        }
+        let is_fixed = matches!(&self.size, Size::Fixed(size) if size.bytes() > 0);
+        let others = [
+            ("front_ends", self.front_ends > 0),
+            ("triggers", self.triggers != Triggers::Max),
+            ("events", self.events.is_some()),
+            ("protocol", self.protocol != Carrier::Tcp),
+            ("builders", self.builders > 1),
+            ("search", self.search.is_some()),
+        ];
+        if let Some((key, _)) = others.iter().find(|(_, is_set)| *is_set) {
+            return wrong(key, "pattern bulk builds no events; leave this out, or use another pattern");
+        }
+        if !is_fixed {
+            return wrong("size", "pattern bulk needs one size of at least 1 byte");
+        }
+        within("sources", self.sources, 1..=crate::bulk::SOURCES_MAX, "64 with pattern bulk")
     }
 
     fn check_search(&self) -> Result<(), PlanError> {
@@ -165,6 +189,13 @@ mod tests {
             (json!({ "protocol": "udp", "congestion_control": "reno" }), "congestion_control"),
             (json!({ "listen": "here" }), "listen"),
             (json!({ "builder_choice": "round_robin" }), "builder_choice"),
+            (json!({ "pattern": "bulk", "size": "uniform 1KiB..4KiB", "sources": 2 }), "size"),
+            (json!({ "pattern": "bulk", "size": "0B", "sources": 2 }), "size"),
+            (json!({ "pattern": "bulk", "sources": 65 }), "sources"),
+            (json!({ "pattern": "bulk", "sources": 2, "triggers": "5/s" }), "triggers"),
+            (json!({ "pattern": "bulk", "sources": 2, "protocol": "udp" }), "protocol"),
+            (json!({ "pattern": "bulk", "sources": 2, "search": {} }), "search"),
+            (json!({ "pattern": "bulk", "sources": 2, "credit": 5 }), "credit"),
         ] {
             let error = DaqSettings::read(settings.clone()).expect_err(&settings.to_string());
             assert_eq!(error.key.as_deref(), Some(key), "{error}");

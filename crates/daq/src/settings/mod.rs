@@ -2,6 +2,7 @@
 
 mod check;
 mod fragment_sizes;
+mod pattern;
 mod size;
 mod triggers;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use fragment_sizes::FragmentSizes;
+pub use pattern::Pattern;
 pub use size::Size;
 pub use triggers::{Due, Triggers};
 
@@ -33,19 +35,6 @@ pub(crate) fn text_of(path: &str, key: &str, host: &HostContext) -> Result<Strin
         return Err(failed(std::io::Error::other("it is not a regular file")));
     }
     sys::file::read_text(&file, TEXT_BYTES_MAX).map_err(failed)
-}
-
-/// Who decides when a source sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Pattern {
-    /// Each source itself: all send at once, as soon as they receive the trigger.
-    #[default]
-    Push,
-    /// The builder, which permits each source to send, at most --credit at a time (see --orders).
-    Grant,
-    /// The builder, which requests each fragment over the source's connection, at most --credit at a time.
-    Pull,
 }
 
 /// How triggers reach the sources.

@@ -87,7 +87,7 @@ fn cliff(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
         });
     };
     let then = match settings.pattern {
-        Pattern::Push => "with more sources some may be lost",
+        Pattern::Push | Pattern::Bulk => "with more sources some may be lost",
         Pattern::Grant | Pattern::Pull => "with a larger credit some may be lost",
     };
     Some(format!("by arithmetic the port's buffer of {buffer} holds {cliff:.0} fragments at once: {then}"))
