@@ -3,8 +3,10 @@
 
 use std::cmp::Reverse;
 
-use base::outcome::{Cell, Column, LoadMetric, Run, Table, VariantOutcome};
+use base::outcome::{Cell, Column, LoadMetric, Resource, Run, Table, Trial, VariantOutcome};
+use base::statistics;
 
+use crate::text::separated;
 use base::format;
 use base::format::UNKNOWN;
 
@@ -23,8 +25,8 @@ impl Row<'_> {
     }
 }
 
-/// The findings of all variants, in the order of the one that has most; nothing where capacities are the
-/// answer.
+/// The findings of all variants, in the order of the one that has most, those that all of them have first;
+/// nothing where capacities are the answer.
 pub fn side_by_side(run: &Run) -> Vec<Row<'_>> {
     let mut metrics: Vec<&str> = Vec::new();
     let mut fullest: Vec<&VariantOutcome> = run.variants.iter().collect();
@@ -38,7 +40,10 @@ pub fn side_by_side(run: &Run) -> Vec<Row<'_>> {
         let found = |variant| find(variant, metric);
         Row { metric, findings: run.variants.iter().map(found).collect() }
     };
-    metrics.into_iter().map(of).collect()
+    let mut rows: Vec<Row> = metrics.into_iter().map(of).collect();
+    // Only what every variant has compares them.
+    rows.sort_by_key(|row| row.findings.iter().any(Option::is_none));
+    rows
 }
 
 fn find<'a>(variant: &'a VariantOutcome, metric: &str) -> Option<&'a LoadMetric> {
@@ -47,12 +52,34 @@ fn find<'a>(variant: &'a VariantOutcome, metric: &str) -> Option<&'a LoadMetric>
 
 /// The median with its unit: `941 Mbit/s`, `8619 events/s`.
 pub fn median(finding: &LoadMetric) -> String {
-    let text = format::metric(&finding.metric, finding.median());
+    let text = separated(&format::metric(&finding.metric, finding.median()));
     // What is counted per second has its name for a unit.
     match (finding.metric.strip_suffix("_per_s"), text.strip_suffix(" /s")) {
         (Some(name), Some(number)) => format!("{number} {name}/s"),
         _ => text,
     }
+}
+
+/// The most that a metric can be in a variant, in the metric's unit: what the link carries, in all directions
+/// or in one, and what the port allows of events.
+pub fn ceiling(run: &Run, variant: &VariantOutcome, metric: &str) -> Option<f64> {
+    let median_of = |name: &str| {
+        let value = |trial: &Trial| trial.metrics.get(name).copied().flatten();
+        statistics::median(&run.trials_of(&variant.name).filter_map(value).collect::<Vec<_>>())
+    };
+    let each = || median_of("theoretical_bit_per_s").or_else(|| median_of("link_bit_per_s"));
+    let ways = ["goodput_up_bit_per_s", "goodput_down_bit_per_s"];
+    let ceiling = match metric {
+        "goodput_bit_per_s" => each()? * ways.into_iter().filter_map(median_of).count().max(1) as f64,
+        way if ways.contains(&way) => each()?,
+        "events_per_s" => {
+            100.0 * median_of(metric)? / median_of("ideal_percent").filter(|share| *share > 0.0)?
+        }
+        _ => return None,
+    };
+    // The 10 Gbit/s of a veth pair are nominal: what is more refutes them.
+    let is_refuted = |value: f64| Resource::Network.rule().is_refuted(value / ceiling);
+    (!median_of(metric).is_some_and(is_refuted)).then_some(ceiling)
 }
 
 /// The least and the greatest repetition: `939 to 943 Mbit/s`; a dash of a single one.

@@ -4,17 +4,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::format::{capitalized, metric_words, unit_of};
-use base::outcome::{Axis, Figure, Layer, Marks, Run, Tone, Trial};
+use base::format::{capitalized, metric_words, number, quantity as spelt, unit_of};
+use base::outcome::{Axis, Figure, Layer, Marks, Resource, Run, Tone, Trial, VariantOutcome};
 use base::statistics::median;
 use base::units::{BitRate, ByteSize, Span};
 use base::verdict::Verdict;
 use serde_json::Value;
 
-use crate::findings;
+use crate::{findings, words};
 
 /// Different numbers that make a line.
 const NUMBERS_MIN: usize = 3;
+/// Up to this multiple of the greatest value, a ceiling is on the scale.
+const CEILING_NEAR: f64 = 1.6;
 /// From this ratio of greatest to least on, the axis is logarithmic.
 const WIDE_RATIO: f64 = 20.0;
 /// The longest value of a setting that can name a group.
@@ -28,7 +30,16 @@ struct Sweep {
     name: String,
     unit: &'static str,
     /// By the name of the group, which is empty for a single one: the number and the name of each variant.
-    groups: BTreeMap<String, Vec<(f64, String)>>,
+    groups: BTreeMap<String, Vec<Point>>,
+}
+
+/// A variant of a sweep.
+#[derive(Debug, Clone, PartialEq)]
+struct Point {
+    number: f64,
+    /// The number as it stands in the plan: `64KiB`.
+    spelt: String,
+    variant: String,
 }
 
 /// A value of a setting that has a number: `poisson 60/s`.
@@ -37,6 +48,8 @@ struct Quantity {
     /// What stands before it: `poisson`.
     before: String,
     number: f64,
+    /// The number as it stands: `60/s`.
+    spelt: String,
     unit: &'static str,
 }
 
@@ -58,6 +71,53 @@ pub fn figures(run: &Run) -> Vec<Figure> {
         }
     }
     units.iter().filter_map(|metrics| figure(run, &sweep, metrics)?.kept()).collect()
+}
+
+/// What the groups reach at the greatest number and at the least, as sentences, the best first; nothing if
+/// there is no such number, or no metric that all variants know.
+pub fn sentences(run: &Run) -> Vec<String> {
+    let Some(sweep) = sweep(run) else { return Vec::new() };
+    let rows = findings::side_by_side(run);
+    let Some(row) = rows.iter().find(|row| row.findings.iter().all(Option::is_some)) else {
+        return Vec::new();
+    };
+    let is_common = |point: &&Point| {
+        sweep.groups.values().all(|group| group.iter().any(|one| one.number == point.number))
+    };
+    let Some(all) = sweep.groups.values().next() else { return Vec::new() };
+    let common: Vec<&Point> = all.iter().filter(is_common).collect();
+    let ends = [common.last(), common.first().filter(|_| common.len() > 1)];
+    ends.into_iter().flatten().map(|point| at(run, &sweep, row.metric, point)).collect()
+}
+
+/// `Goodput at size 1MiB: bulk 956 Mbit/s, limited by network; push 610 Mbit/s (64 % of that).`
+fn at(run: &Run, sweep: &Sweep, metric: &str, at: &Point) -> String {
+    let found = |(group, points): (&String, &Vec<Point>)| {
+        let point = points.iter().find(|point| point.number == at.number)?;
+        let variant = run.variants.iter().find(|variant| variant.name == point.variant)?;
+        let finding = variant.findings.iter().find(|finding| finding.metric == metric)?;
+        Some((group.clone(), finding.median()?, findings::median(finding), variant))
+    };
+    let mut found: Vec<_> = sweep.groups.iter().filter_map(found).collect();
+    found.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let most = found.first().map_or(0.0, |best| best.1);
+    let part = |(place, (group, value, text, variant)): (usize, (String, f64, String, &VariantOutcome))| {
+        let share =
+            (place > 0 && most > 0.0).then(|| format!(" ({} % of that)", number(100.0 * value / most)));
+        let (share, limit) = (share.unwrap_or_default(), limited(variant));
+        let group = if group.is_empty() { group } else { group + " " };
+        format!("{group}{text}{share}{limit}")
+    };
+    let parts: Vec<String> = found.into_iter().enumerate().map(part).collect();
+    format!("{} at {} {}: {}.", capitalized(&metric_words(metric)), sweep.name, at.spelt, parts.join("; "))
+}
+
+/// `, limited by network (confirmed)`; nothing where no limit is known.
+fn limited(variant: &VariantOutcome) -> String {
+    match variant.limit.resource {
+        Resource::None => String::new(),
+        _ => format!(", limited by {}", words::limit_cell(&variant.limit)),
+    }
 }
 
 fn figure(run: &Run, sweep: &Sweep, metrics: &[&str]) -> Option<Figure> {
@@ -83,11 +143,28 @@ fn figure(run: &Run, sweep: &Sweep, metrics: &[&str]) -> Option<Figure> {
                 (false, 1) => group.clone(),
                 (false, _) => format!("{group}: {}", metric_words(metric)),
             };
+            if let Some(at) = spans(&points) {
+                layers.push(Layer::new("", tone, Marks::Band { at }));
+            }
             layers.push(Layer::new("", tone, Marks::Points { at: points.clone() }));
             layers.push(Layer::new(&name, tone, Marks::Line { at: medians(&points) }));
         }
     }
-    let numbers = || sweep.groups.values().flatten().map(|(number, _)| *number);
+    let has_band = layers.iter().any(|layer| matches!(layer.marks, Marks::Band { .. }));
+    let mut note = "Each point is a trial of a variant, the line joins the medians".to_owned();
+    note += if has_band { ", the band spans the trials." } else { "." };
+    if let [metric] = &metrics[..]
+        && let Some(ceiling) = ceiling(run, metric).map(|ceiling| ceiling * factor)
+    {
+        let most = layers.iter().flat_map(|layer| tops(&layer.marks)).fold(0.0, f64::max);
+        let text = format!("ceiling {}", spelt(Some(ceiling), unit));
+        if ceiling <= most * CEILING_NEAR {
+            layers.push(Layer::new("", Tone::Soft, Marks::Across { y: ceiling, label: text }));
+        } else {
+            note += &format!(" \u{2191} {}, above the scale.", capitalized(&text));
+        }
+    }
+    let numbers = || sweep.groups.values().flatten().map(|point| point.number);
     let (least, most) = (numbers().fold(f64::INFINITY, f64::min), numbers().fold(0.0, f64::max));
     let x = match least > 0.0 && most / least >= WIDE_RATIO {
         true => Axis::log(&sweep.name, sweep.unit),
@@ -101,7 +178,7 @@ fn figure(run: &Run, sweep: &Sweep, metrics: &[&str]) -> Option<Figure> {
     };
     Some(Figure {
         title: format!("{} against {}", capitalized(&quantity), sweep.name),
-        note: "Each point is a trial of a variant, the line joins the medians.".into(),
+        note,
         x,
         y: Axis::of(&quantity, unit),
         layers,
@@ -126,14 +203,40 @@ fn with_parts(run: &Run, metric: &str) -> Vec<String> {
 }
 
 /// A metric of every trial that counts and knows it, against the variants' numbers.
-fn points(run: &Run, variants: &[(f64, String)], metric: &str, factor: f64) -> Vec<[f64; 2]> {
+fn points(run: &Run, variants: &[Point], metric: &str, factor: f64) -> Vec<[f64; 2]> {
     let value = |trial: &Trial| Some(trial.metrics.get(metric).copied().flatten()? * factor);
-    let of_variant = |(number, name): &(f64, String)| {
-        let trials = run.trials.iter().filter(|trial| trial.variant == *name);
+    let of_variant = |Point { number, variant, .. }: &Point| {
+        let trials = run.trials.iter().filter(|trial| trial.variant == *variant);
         let counted = trials.filter(|trial| trial.verdict != Verdict::Invalid);
         counted.filter_map(value).map(|value| [*number, value]).collect::<Vec<_>>()
     };
     variants.iter().flat_map(of_variant).collect()
+}
+
+/// The least and the greatest of the points of each number; `None` unless each has several.
+fn spans(points: &[[f64; 2]]) -> Option<Vec<[f64; 3]>> {
+    let of_number = |same: &[[f64; 2]]| {
+        let values = same.iter().map(|point| point[1]);
+        let (least, most) = (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max));
+        (same.len() > 1).then_some([same[0][0], least, most])
+    };
+    points.chunk_by(|one, next| one[0] == next[0]).map(of_number).collect()
+}
+
+/// The ceiling that all variants share, to 1 %.
+fn ceiling(run: &Run, metric: &str) -> Option<f64> {
+    let all: Vec<f64> =
+        run.variants.iter().map(|variant| findings::ceiling(run, variant, metric)).collect::<Option<_>>()?;
+    let first = *all.first()?;
+    all.iter().all(|one| (one / first - 1.0).abs() < 0.01).then_some(first)
+}
+
+/// The heights of points.
+fn tops(marks: &Marks) -> Vec<f64> {
+    match marks {
+        Marks::Points { at } => at.iter().map(|point| point[1]).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// The medians of points, which are in the order of their numbers.
@@ -165,24 +268,42 @@ fn sweep(run: &Run) -> Option<Sweep> {
     let mut numbers = differing.iter().filter_map(as_number);
     let (Some((key, numbers)), None) = (numbers.next(), numbers.next()) else { return None };
     let is_worded = numbers.iter().any(|one| one.before != numbers[0].before);
-    let mut groups: BTreeMap<String, Vec<(f64, String)>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<Point>> = BTreeMap::new();
     for (at, number) in numbers.iter().enumerate() {
         let mut words = Vec::from_iter(is_worded.then(|| number.before.clone()));
         for other in differing.iter().filter(|other| **other != &key) {
             words.push(word(other, all[at].get(*other).copied())?);
         }
         words.retain(|word| !word.is_empty());
-        groups.entry(words.join(", ")).or_default().push((number.number, names[at].to_owned()));
+        let Quantity { number, spelt, .. } = number.clone();
+        let point = Point { number, spelt, variant: names[at].to_owned() };
+        groups.entry(words.join(", ")).or_default().push(point);
     }
     for group in groups.values_mut() {
-        group.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        group.sort_by(|one, other| one.number.total_cmp(&other.number));
         // Two variants of one number differ in something that the plan does not show.
-        if group.len() < 2 || group.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        if group.len() < 2 || group.windows(2).any(|pair| pair[0].number == pair[1].number) {
             return None;
         }
     }
     let name = key.strip_prefix("settings.").unwrap_or(&key).replace(['_', '.'], " ");
+    let groups = named(groups);
     (groups.len() <= TONES.len()).then_some(Sweep { name, unit: numbers[0].unit, groups })
+}
+
+/// The groups by what the names of their variants begin with, up to the last comma, if that tells them apart:
+/// a plan's own words are better than the names of settings.
+fn named(groups: BTreeMap<String, Vec<Point>>) -> BTreeMap<String, Vec<Point>> {
+    let own = |points: &Vec<Point>| {
+        let mut names = points.iter().map(|point| point.variant.rsplit_once(", ").map(|(name, _)| name));
+        let first = names.next()??;
+        names.all(|name| name == Some(first)).then(|| first.to_owned())
+    };
+    let names: Option<BTreeSet<String>> = groups.values().map(own).collect();
+    if names.is_none_or(|names| names.len() < groups.len()) {
+        return groups;
+    }
+    groups.into_values().filter_map(|points| Some((own(&points)?, points))).collect()
 }
 
 /// All settings of a variant by their keys, `settings.requests.size`.
@@ -203,7 +324,12 @@ fn settings(variant: &Value) -> BTreeMap<String, &Value> {
 
 fn quantity(value: &Value) -> Option<Quantity> {
     if let Some(number) = value.as_f64() {
-        return Some(Quantity { before: String::new(), number, unit: "" });
+        return Some(Quantity {
+            before: String::new(),
+            number,
+            spelt: base::format::number(number),
+            unit: "",
+        });
     }
     let text = value.as_str()?;
     let (before, last) = text.rsplit_once(' ').unwrap_or(("", text));
@@ -217,7 +343,7 @@ fn quantity(value: &Value) -> Option<Quantity> {
     } else {
         (last.parse::<Span>().ok()?.s(), "s")
     };
-    Some(Quantity { before: before.to_owned(), number, unit })
+    Some(Quantity { before: before.to_owned(), number, spelt: last.to_owned(), unit })
 }
 
 /// The value of a setting as part of a group's name; `None` if it is no word.
@@ -240,14 +366,14 @@ mod tests {
 
     #[test]
     fn quantities_of_settings_are_read_with_their_units() {
-        for (value, before, number, unit) in [
-            (json!(17), "", 17.0, ""),
-            (json!("1KiB"), "", 1024.0, "B"),
-            (json!("poisson 60/s"), "poisson", 60.0, "/s"),
-            (json!("50Mbit/s"), "", 50e6, "bit/s"),
-            (json!("20ms"), "", 0.02, "s"),
+        for (value, before, number, spelt, unit) in [
+            (json!(17), "", 17.0, "17", ""),
+            (json!("1KiB"), "", 1024.0, "1KiB", "B"),
+            (json!("poisson 60/s"), "poisson", 60.0, "60/s", "/s"),
+            (json!("50Mbit/s"), "", 50e6, "50Mbit/s", "bit/s"),
+            (json!("20ms"), "", 0.02, "20ms", "s"),
         ] {
-            let expected = Quantity { before: before.to_owned(), number, unit };
+            let expected = Quantity { before: before.to_owned(), number, spelt: spelt.to_owned(), unit };
             assert_eq!(quantity(&value), Some(expected), "{value}");
         }
         for value in [json!("push"), json!(true), json!([1]), json!("reno")] {

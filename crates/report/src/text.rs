@@ -1,5 +1,6 @@
 //! Text made safe and ready to be printed.
 
+use base::format::count;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -17,6 +18,15 @@ pub fn unbroken(text: &str) -> String {
         kept += word;
     }
     kept
+}
+
+/// A number, with its unit or without, with separators from ten thousand on: `12,500 events/s`.
+pub fn separated(text: &str) -> String {
+    let (number, rest) = text.split_at(text.find(' ').unwrap_or(text.len()));
+    match number.parse::<f64>() {
+        Ok(value) if value.fract() == 0.0 && !number.contains('e') => count(value) + rest,
+        _ => text.to_owned(),
+    }
 }
 
 pub fn moment(at: Timestamp) -> String {
@@ -54,6 +64,20 @@ mod tests {
             unbroken("5 streams of 25 Mbit/s; 43 % (2 s)"),
             "5 streams of 25\u{a0}Mbit/s; 43\u{a0}% (2\u{a0}s)"
         );
+    }
+
+    #[test]
+    fn great_numbers_have_separators() {
+        for (text, expected) in [
+            ("12500 events/s", "12,500 events/s"),
+            ("-250000", "-250,000"),
+            ("8619 /s", "8619 /s"),
+            ("12.5 Mbit/s", "12.5 Mbit/s"),
+            ("1e20", "1e20"),
+            ("\u{2013}", "\u{2013}"),
+        ] {
+            assert_eq!(separated(text), expected);
+        }
     }
 
     #[test]

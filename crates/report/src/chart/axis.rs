@@ -1,6 +1,7 @@
 //! Axes: a domain, its ticks and what they are called.
 
 use super::scale::{Linear, px, ticks};
+use crate::text::separated;
 use base::format::{Scale, number};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -44,7 +45,7 @@ impl Axis {
         let title = if scale.unit.is_empty() { name.to_owned() } else { format!("{name} ({})", scale.unit) };
         let axis = Self::through(
             title,
-            at.into_iter().map(|v| Tick { at: v * scale.factor, label: number(v) }).collect(),
+            at.into_iter().map(|v| Tick { at: v * scale.factor, label: separated(&number(v)) }).collect(),
         );
         Self { reading: Some(Reading { factor: scale.factor, is_log: false }), ..axis }
     }
@@ -56,7 +57,7 @@ impl Axis {
         if whole.len() < 2 {
             whole = vec![low.floor(), high.ceil().max(low.floor() + 1.0)];
         }
-        let labelled = whole.into_iter().map(|v| Tick { at: v, label: number(v) });
+        let labelled = whole.into_iter().map(|v| Tick { at: v, label: separated(&number(v)) });
         Self::through(title.to_owned(), labelled.collect())
     }
 

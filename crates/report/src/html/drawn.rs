@@ -6,7 +6,7 @@ use base::outcome::{Axis as Quantity, Figure as Data, Layer, Marks, Tone};
 use maud::{Markup, html};
 
 use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Reading, Shape, Tick, ticks};
-use crate::text::{plain, unbroken};
+use crate::text::{plain, separated, unbroken};
 use base::format::{Scale, capitalized, number, quantity};
 
 /// Colours of cells from the least to the greatest value.
@@ -101,8 +101,8 @@ impl<'a> Way<'a> {
             if low > 0.0 {
                 let scale = Scale::for_largest(&unit, high);
                 let at = ticks(low / scale.factor, high / scale.factor, count);
-                axis.ticks =
-                    at.into_iter().map(|v| Tick { at: v * scale.factor, label: number(v) }).collect();
+                let tick = |v: f64| Tick { at: v * scale.factor, label: separated(&number(v)) };
+                axis.ticks = at.into_iter().map(tick).collect();
             }
             axis.ticks.retain(|tick| (low..=high).contains(&tick.at));
             axis.domain = [low, high];
@@ -136,7 +136,7 @@ impl<'a> Way<'a> {
 
 /// A number on a logarithmic axis, which may be far less than any that stands in a table.
 fn small(value: f64) -> String {
-    if value >= 0.001 { number(value) } else { format!("{value:e}") }
+    if value >= 0.001 { separated(&number(value)) } else { format!("{value:e}") }
 }
 
 /// All values of marks in one direction: 0 along x, 1 along y.

@@ -13,6 +13,10 @@ use base::format::{capitalized, metric_words, number, quantity, unit_of};
 
 /// Up to this multiple of the longest bar, ceilings are on the scale of the bars.
 const CEILING_NEAR: f64 = 1.6;
+/// Width of the panel of a usage figure.
+const USAGE_PX: f64 = 400.0;
+/// The usual width of a letter.
+const LETTER_PX: f64 = 6.5;
 /// Numbers of trials along an axis, at most.
 const TRIAL_TICKS_MAX: usize = 20;
 
@@ -141,7 +145,7 @@ pub(super) fn usage(
     (x.domain, x.grid) = ([0.0, loads_to], false);
     let mut marks = usage_lines(fit, ceiling.map(|c| c.value), meets, x.domain[1]);
     if let (None, Some(far)) = (ceiling, &fit.ceiling) {
-        marks.push(ceiling_above(top, quantity(Some(far.value), &fit.unit)));
+        marks.push(ceiling_above(top, &quantity(Some(far.value), &fit.unit), USAGE_PX));
     }
     marks.extend(points.iter().map(|(trial, usage)| {
         let (shape, class) = form(trial.verdict);
@@ -156,7 +160,7 @@ pub(super) fn usage(
         title: format!("{name} against load, {}", variant.name),
         description: usage_words(fit, unit),
         panels: vec![Panel {
-            frame: Frame { left: 48.0, top: 48.0, width: 400.0, height: 190.0 },
+            frame: Frame { left: 48.0, top: 48.0, width: USAGE_PX, height: 190.0 },
             x,
             y: Axis::amount(name, &fit.unit, 0.0, top, 4),
             x_labels: true,
@@ -167,10 +171,12 @@ pub(super) fn usage(
     })
 }
 
-/// An arrow at the top of a panel, which ends at `top`: the ceiling is above it.
-pub(super) fn ceiling_above(top: f64, ceiling: String) -> Mark {
+/// An arrow over the right end of a panel of this width, which ends at `top`: the ceiling is above it. Within
+/// the panel a line could run through it.
+pub(super) fn ceiling_above(top: f64, ceiling: &str, width: f64) -> Mark {
     let text = format!("\u{2191} ceiling {ceiling}");
-    Mark::Text { at: (0.0, top), offset: (8.0, 11.0), class: "note", text }
+    let left = width - text.chars().count() as f64 * LETTER_PX;
+    Mark::Text { at: (0.0, top), offset: (left, -5.0), class: "note", text }
 }
 
 fn usage_points<'a>(run: &'a Run, variant: &'a VariantOutcome, resource: Resource) -> Vec<(&'a Trial, f64)> {
@@ -290,7 +296,7 @@ pub(super) fn found(run: &Run, row: &Row, id: &str) -> Figure {
             label: format!("{}: {}", variant.name, found.map(findings::sureness).unwrap_or_default()),
             text: text.unwrap_or_default(),
             repetitions: values,
-            ceiling: ceiling_of(run, variant, row.metric).map(|ceiling| ceiling * factor),
+            ceiling: findings::ceiling(run, variant, row.metric).map(|ceiling| ceiling * factor),
         }
     };
     let mut rows: Vec<Bar> = run.variants.iter().zip(&row.findings).map(bar).collect();
@@ -305,17 +311,6 @@ pub(super) fn found(run: &Run, row: &Row, id: &str) -> Figure {
     let heading = capitalized(&metric_words(row.metric));
     let title = format!("{heading} of every variant");
     Figure { id: id.to_owned(), ..bars(run, &title, Axis::amount(&heading, unit, 0.0, most, 6), &rows) }
-}
-
-/// The most that a metric can be in a variant: what the link carries of goodput, in each direction.
-pub(super) fn ceiling_of(run: &Run, variant: &VariantOutcome, metric: &str) -> Option<f64> {
-    let median_of = |name: &str| {
-        let value = |trial: &Trial| trial.metrics.get(name).copied().flatten();
-        median(&run.trials_of(&variant.name).filter_map(value).collect::<Vec<_>>())
-    };
-    let each = median_of("theoretical_bit_per_s").or_else(|| median_of("link_bit_per_s"));
-    let ways = ["goodput_up_bit_per_s", "goodput_down_bit_per_s"].into_iter().filter_map(median_of).count();
-    each.filter(|_| metric == "goodput_bit_per_s").map(|each| each * ways.max(1) as f64)
 }
 
 fn bars(run: &Run, title: &str, x: Axis, rows: &[Bar]) -> Figure {

@@ -9,7 +9,7 @@ use crate::digest::{self, Row};
 use crate::text::{moment, unbroken};
 use crate::words::{self, Answer, lower};
 use crate::{doubts, findings, sweep, terminal};
-use base::format::{UNKNOWN, capitalized, duration, metric_words, number, plural, range};
+use base::format::{UNKNOWN, capitalized, count, duration, metric_words, number, plural, range};
 
 /// Metrics of single loads that are drawn, the main one first.
 const FIGURES: usize = 4;
@@ -25,11 +25,23 @@ pub(super) fn header(run: &Run) -> Markup {
             @match &answers[..] {
                 [] => p.answer { (words::nothing_judged(run)) },
                 [only] => (one(only)),
-                several => ul.answers { @for answer in several { li { (one(answer)) } } },
+                several => {
+                    @let swept = sweep::sentences(run);
+                    @for sentence in &swept { p.answer { (unbroken(sentence)) } }
+                    @if swept.is_empty() {
+                        (each(several))
+                    } @else {
+                        details { summary { "Each variant" } (each(several)) }
+                    }
+                },
             }
             @if let [variant] = &run.variants[..] { (key_figures(run, variant)) }
         }
     }
+}
+
+fn each(answers: &[Answer]) -> Markup {
+    html! { ul.answers { @for answer in answers { li { (one(answer)) } } } }
 }
 
 fn one(answer: &Answer) -> Markup {
@@ -75,7 +87,7 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
                 (figure(&format!("{} per {}", variant.limit.resource.label(), words::singular(unit)), &cost,
                     &interval))
             }
-            (figure("trials", &run.trials.len().to_string(),
+            (figure("trials", &count(run.trials.len() as f64),
                 &words::length_s(run).map(duration).unwrap_or_default()))
             (figure("doubts", &doubts.to_string(), if doubts == 0 { "none" } else { "listed below" }))
         }
@@ -220,7 +232,7 @@ fn bars(run: &Run, rows: &[findings::Row]) -> Markup {
         figure {
             figcaption { (capitalized(&metric_words(main.metric))) " of each variant: median (bar), minimum \
                 and maximum (whisker) of its repetitions (diamonds)."
-                @if run.variants.iter().any(|v| figures::ceiling_of(run, v, main.metric).is_some()) {
+                @if run.variants.iter().any(|v| findings::ceiling(run, v, main.metric).is_some()) {
                     " Dashed: what the link can carry." } }
             (figures::found(run, main, "comparison").svg())
         }

@@ -7,7 +7,7 @@ use base::workload::Presentation;
 use super::figures::{ceiling_above, form};
 use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Tick, thinned, ticks};
 use crate::digest::{stall_times_s, trial_length_s};
-use crate::words;
+use crate::{findings, words};
 use base::format::{number, plural, quantity};
 
 /// Least and greatest of this many intervals are drawn per panel and page: finer than a screen shows, and
@@ -84,7 +84,7 @@ pub(super) fn figure(
     let buckets = (BUCKETS_OF_PAGE / run.variants.len().max(1)).clamp(60, 500);
     for kind in kinds(presentation) {
         let top = panels.last().map_or(-10.0, |panel: &Panel| panel.frame.top + panel.frame.height) + 34.0;
-        panels.extend(series_panel(&placed, variant, &kind, &x, top, buckets));
+        panels.extend(series_panel(&placed, (run, variant), &kind, &x, top, buckets));
     }
     let last = panels.last_mut()?;
     last.x_labels = true;
@@ -204,7 +204,7 @@ fn load_panel(placed: &[Placed], unit: &str, x: &Axis) -> Panel {
 /// One resource over time; `None` where no trial sampled it.
 fn series_panel(
     placed: &[Placed],
-    variant: &VariantOutcome,
+    (run, variant): (&Run, &VariantOutcome),
     kind: &Kind<'_>,
     x: &Axis,
     top: f64,
@@ -228,12 +228,15 @@ fn series_panel(
     let known = points.iter().any(|(_, value)| value.is_some());
     let mut marks = Vec::new();
     let fit = kind.resource.and_then(|resource| variant.saturation.get(&resource));
-    let known_ceiling = fit.and_then(|fit| fit.ceiling.as_ref());
-    let ceiling = known_ceiling.filter(|ceiling| ceiling.value <= most * 1.8);
+    let known_ceiling = match fit {
+        Some(fit) => fit.ceiling.as_ref().map(|ceiling| ceiling.value),
+        None => findings::ceiling(run, variant, name),
+    };
+    let ceiling = known_ceiling.filter(|ceiling| *ceiling <= most * 1.8);
     marks.push(Mark::Line { points, class: kind.class });
     if let Some(ceiling) = ceiling {
-        let label = format!("ceiling {}", quantity(Some(ceiling.value), unit));
-        marks.push(Mark::Rule { y: ceiling.value, class: "ceiling", label });
+        let label = format!("ceiling {}", quantity(Some(ceiling), unit));
+        marks.push(Mark::Rule { y: ceiling, class: "ceiling", label });
     }
     if kind.has_stalls {
         marks.extend(stalls(placed, 0.0));
@@ -242,10 +245,10 @@ fn series_panel(
         let text = "not sampled".to_owned();
         marks.push(Mark::Text { at: (0.0, 0.5), offset: (8.0, 4.0), class: "note", text });
     }
-    let high = most.max(ceiling.map_or(0.0, |c| c.value));
+    let high = most.max(ceiling.unwrap_or(0.0));
     let mut y = Axis::amount(&kind.title, unit, 0.0, if known { high } else { 1.0 }, 2);
     if let (true, None, Some(far)) = (known, ceiling, known_ceiling) {
-        marks.push(ceiling_above(y.domain[1], quantity(Some(far.value), unit)));
+        marks.push(ceiling_above(y.domain[1], &quantity(Some(far), unit), WIDTH));
     }
     if !known {
         (y.title, y.ticks) = (kind.title.clone(), Vec::new());

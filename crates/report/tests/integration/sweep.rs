@@ -34,6 +34,9 @@ fn variants_of_one_number_are_drawn_against_it() {
     let page = drawn(&run(sizes));
     assert!(page.contains("Goodput against size"), "{page}");
     assert!(!page.contains("Goodput of every variant"), "a line takes the place of the bars");
+    for sentence in ["Goodput at size 64KiB: 90\u{a0}Mbit/s", "Goodput at size 64B: 10\u{a0}Mbit/s"] {
+        assert!(page.contains(sentence), "{sentence}");
+    }
 }
 
 #[test]
@@ -54,9 +57,44 @@ fn what_else_differs_names_a_line() {
         all.variants.push(other);
     }
     let page = drawn(&all);
-    for part in ["Goodput against size", "push", "grant"] {
+    for part in ["Goodput against size", "push", "grant", "Goodput at size 1KiB: grant 80\u{a0}Mbit/s"] {
         assert!(page.contains(part), "{part}");
     }
+    // A plan's own words for the groups.
+    let names =
+        ["iperf3, 64 B", "iperf3, 1 KiB", "iperf3, 64 KiB", "event builder, 64 B", "event builder, 1 KiB"];
+    for (at, name) in names.into_iter().enumerate() {
+        let old = std::mem::replace(&mut all.variants[at].name, name.to_owned());
+        all.plan["variants"][at]["name"] = json!(name);
+        all.trials
+            .iter_mut()
+            .filter(|trial| trial.variant == old)
+            .for_each(|trial| trial.variant = name.to_owned());
+    }
+    all.variants[4].findings[0].values = vec![20e6; 3];
+    let sentence = "Goodput at size 1KiB: iperf3 80\u{a0}Mbit/s";
+    let page = drawn(&all);
+    assert!(
+        page.contains(sentence) && page.contains("event builder 20\u{a0}Mbit/s (25\u{a0}% of that)"),
+        "{page}"
+    );
+}
+
+#[test]
+fn line_has_its_ceiling_or_an_arrow_to_it() {
+    let mut all = run(["64B", "1KiB", "64KiB"].map(|size| json!({ "size": size })));
+    for (mbit, text) in
+        [(100.0, "ceiling 100 Mbit/s"), (956.4, "\u{2191} Ceiling 956.4\u{a0}Mbit/s, above the scale.")]
+    {
+        for trial in &mut all.trials {
+            trial.metrics.insert("theoretical_bit_per_s".to_owned(), Some(mbit * 1e6));
+        }
+        assert!(drawn(&all).contains(text), "{text}");
+    }
+    for trial in &mut all.trials {
+        trial.metrics.insert("theoretical_bit_per_s".to_owned(), Some(50e6));
+    }
+    assert!(!drawn(&all).contains("eiling 50"), "a ceiling that was exceeded is none");
 }
 
 #[test]
