@@ -178,7 +178,10 @@ impl Law {
     ) -> State {
         self.episode = None;
         self.capacity = self.capacity.max(self.history.delivered(4));
-        let is_used = 2 * seen.bulk_backlogged >= seen.bulk_active || self.history.bulk(4) > 0.75 * self.bulk;
+        // What has not been applied is not known to fit.
+        let is_applied = self.applied >= self.beside_none;
+        let is_used = is_applied
+            && (2 * seen.bulk_backlogged >= seen.bulk_active || self.history.bulk(4) > 0.75 * self.bulk);
         let mut state = if queue_s < limit_s / 2.0 { State::Growing } else { State::Holding };
         let delivered = self.history.delivered(2).max(self.history.delivered(3));
         if is_used {

@@ -13,15 +13,17 @@ mod observer;
 mod queue_target;
 mod settings;
 mod urgent;
+mod watch;
 
 pub use lease::Lease;
 pub use observer::{ClassSeen, Observation, SocketSample, Tick};
 pub use settings::{
     CHANGE_MIN, ClassSettings, Control, PAYLOAD_SHARE, Rank, START_BIT_PER_S, Settings, SocketRate, State,
-    TRANSFER_SHARE_MIN,
+    TRANSFER_SHARE_MIN, WATCH_S,
 };
+pub use watch::Reaction;
 
-use enforcement::Allocation;
+use enforcement::{Allocation, Rates};
 use episode::{Episode, ForeignQueue, Sending};
 use growth::{GROWTH_START, Hold};
 use observer::{History, Observer};
@@ -73,8 +75,11 @@ pub struct Law {
     hosts: u32,
     /// What UDP sockets send, by class.
     datagrams: Vec<f64>,
-    /// Of the last tick.
+    /// Of the last tick, with what was seen of messages since.
     seen: Observation,
+    samples: Vec<SocketSample>,
+    /// Rate of bulk but for messages on their way.
+    beside_none: f64,
 }
 
 impl Law {
@@ -103,6 +108,8 @@ impl Law {
             hosts: 1,
             datagrams: Vec::new(),
             seen: Observation::default(),
+            samples: Vec::new(),
+            beside_none: bulk,
         }
     }
 
@@ -157,6 +164,16 @@ impl Law {
         let capacity = self.lease(now_ns).and_then(|lease| lease.capacity_bit_per_s).unwrap_or(self.capacity);
         let seen = self.observer.observe(now_ns, dt_s, capacity, &self.settings, samples);
         let (mut control, ranking) = self.decide(now_ns, elapsed_s, &seen);
+        self.seen = seen;
+        self.samples.clear();
+        self.samples.extend_from_slice(samples);
+        let rates = self.rates(now_ns, &ranking);
+        (control.rates, control.class_rates) = (rates.changed, rates.of_class);
+        control
+    }
+
+    /// What sockets get now.
+    fn rates(&mut self, now_ns: u64, ranking: &Ranking) -> Rates {
         let leased = self.leased_parts(now_ns);
         let limits = self.leased_limits(now_ns, &ranking.limits);
         let allocation = Allocation {
@@ -164,13 +181,10 @@ impl Law {
             leased: leased.as_deref(),
             limits: &limits,
             classes: &ranking.classes,
-            seen: &seen.classes,
+            seen: &self.seen.classes,
             datagrams: &self.datagrams,
         };
-        let rates = enforcement::rates(&allocation, &self.settings, &mut self.observer, samples);
-        (control.rates, control.class_rates) = (rates.changed, rates.of_class);
-        self.seen = seen;
-        control
+        enforcement::rates(&allocation, &self.settings, &mut self.observer, &self.samples)
     }
 
     /// Since the tick before; `None` at the first.
@@ -200,16 +214,10 @@ impl Law {
             self.history.push(seen.tick);
             self.follow(now_ns, dt_s, seen, &ranking)
         };
-        let (floor, ceiling) = match state {
-            // The coordinator keeps the bounds of the policy.
-            State::Leased => (0.0, f64::INFINITY),
-            _ => self.settings.bulk_bounds(),
-        };
-        let ceiling = ceiling.min(self.settings.given_bit_per_s.unwrap_or(f64::INFINITY));
-        // No socket is paced at less, so that bulk as a whole is not either.
-        let floor = floor.max(SOCKET_RATE_MIN * seen.bulk_active as f64);
-        self.bulk = self.bulk.clamp(floor, ceiling.max(floor));
-        self.applied = self.applied.clamp(floor, ceiling.max(floor));
+        let [floor, ceiling] = self.bounds(state, seen);
+        self.bulk = self.bulk.clamp(floor, ceiling);
+        self.beside_none = self.applied.clamp(floor, ceiling);
+        self.applied = self.beside_messages(state, queue_s, &ranking).clamp(floor, ceiling);
         let known = self.known_capacity(state);
         let control = Control {
             state,
@@ -222,6 +230,19 @@ impl Law {
             class_rates: Vec::new(),
         };
         (control, ranking)
+    }
+
+    /// Least and greatest rate of all bulk.
+    fn bounds(&self, state: State, seen: &Observation) -> [f64; 2] {
+        let (floor, ceiling) = match state {
+            // The coordinator keeps the bounds of the policy.
+            State::Leased => (0.0, f64::INFINITY),
+            _ => self.settings.bulk_bounds(),
+        };
+        let ceiling = ceiling.min(self.settings.given_bit_per_s.unwrap_or(f64::INFINITY));
+        // No socket is paced at less, so that bulk as a whole is not either.
+        let floor = floor.max(SOCKET_RATE_MIN * seen.bulk_active as f64);
+        [floor, ceiling.max(floor)]
     }
 
     /// A tick in time: the state, and the delay by the queue in seconds.
@@ -249,9 +270,8 @@ impl Law {
             return (State::Leased, queue_s);
         }
         if let Some(given) = self.settings.given_bit_per_s.filter(|_| !self.is_beside_others) {
-            self.capacity = given;
-            self.bulk = (given - ranking.urgent - self.datagrams(false)).max(0.0);
-            (self.applied, self.episode) = ((self.bulk - self.datagrams(true)).max(0.0), None);
+            (self.capacity, self.episode) = (given, None);
+            self.fill(given, ranking);
             return (State::Given, queue_s);
         }
         if seen.bulk_active == 0 && seen.tick.bulk_bit_per_s == 0.0 {
@@ -284,6 +304,12 @@ impl Law {
             self.grow(now_ns, seen, ranking, queue_s, limit_s)
         };
         (state, Some(queue_s))
+    }
+
+    /// Bulk gets what urgent messages leave of a capacity that is given.
+    fn fill(&mut self, given: f64, ranking: &Ranking) {
+        self.bulk = (given - ranking.urgent - self.datagrams(false)).max(0.0);
+        self.applied = (self.bulk - self.datagrams(true)).max(0.0);
     }
 
     /// Delay by the queue, in seconds: by round-trip times, or by Little's law if more is on its way than
