@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
+/// Ticks before this one that an estimate of the capacity rests on.
+pub const EPISODE_TICKS: u32 = 4;
 /// Ticks whose delivered rate makes the estimate of the capacity.
-const SAMPLES: usize = 4;
+const SAMPLES: usize = EPISODE_TICKS as usize;
 /// Lowest capacity that an estimate can be, in bit/s.
 const CAPACITY_MIN: f64 = 64_000.0;
 /// A queue within this time, in seconds, beyond what the own sending explains is evidence of a slower link.

@@ -24,7 +24,7 @@ pub use settings::{
 pub use watch::Reaction;
 
 use enforcement::{Allocation, Rates};
-use episode::{Episode, ForeignQueue, Sending};
+use episode::{EPISODE_TICKS, Episode, ForeignQueue, Sending};
 use growth::{GROWTH_START, Hold};
 use observer::{History, Observer};
 use queue_target::QueueTarget;
@@ -43,6 +43,8 @@ const CUT: f64 = 0.9;
 /// Retransmitted segments in three ticks that mean an overflow: more than this number and this share.
 const LOSS_SEGMENTS: u64 = 4;
 const LOSS_SHARE: f64 = 0.02;
+/// While messages leave bulk less, a queue below this multiple of the limit does not lower the estimate.
+const DOUBTFUL: f64 = 2.0;
 const IDLE_NS: u64 = 2_000_000_000;
 /// A tick that is later than this number of periods says nothing.
 const LATE_PERIODS: f64 = 3.0;
@@ -78,8 +80,12 @@ pub struct Law {
     /// Of the last tick, with what was seen of messages since.
     seen: Observation,
     samples: Vec<SocketSample>,
-    /// Rate of bulk but for messages on their way.
+    /// Rate of bulk but for messages on their way, and when these last left it less.
     beside_none: f64,
+    cut_ns: Option<u64>,
+    /// What bulk might send since the last tick, in bits, and when `applied` was set.
+    applied_bits: f64,
+    applied_ns: u64,
 }
 
 impl Law {
@@ -110,6 +116,9 @@ impl Law {
             seen: Observation::default(),
             samples: Vec::new(),
             beside_none: bulk,
+            cut_ns: None,
+            applied_bits: 0.0,
+            applied_ns: 0,
         }
     }
 
@@ -200,6 +209,7 @@ impl Law {
         if elapsed_s.is_some() && !is_late {
             self.urgent.observe(now_ns, dt_s, &seen.classes);
         }
+        self.account(now_ns);
         let allocatable = self.allocatable(now_ns);
         let ranking =
             self.urgent.ranking(now_ns, allocatable, &self.settings, &seen.classes, &self.datagrams);
@@ -217,7 +227,8 @@ impl Law {
         let [floor, ceiling] = self.bounds(state, seen);
         self.bulk = self.bulk.clamp(floor, ceiling);
         self.beside_none = self.applied.clamp(floor, ceiling);
-        self.applied = self.beside_messages(state, queue_s, &ranking).clamp(floor, ceiling);
+        self.make_room_for_messages(now_ns, state, queue_s, &ranking, [floor, ceiling]);
+        self.applied_bits = 0.0;
         let known = self.known_capacity(state);
         let control = Control {
             state,
@@ -301,7 +312,7 @@ impl Law {
         let state = if queue_s > limit_s || is_overflow {
             self.make_room(now_ns, dt_s, seen, ranking, queue_s, limit_s)
         } else {
-            self.grow(now_ns, seen, ranking, queue_s, limit_s)
+            self.grow(now_ns, dt_s, seen, ranking, queue_s, limit_s)
         };
         (state, Some(queue_s))
     }
@@ -356,12 +367,17 @@ impl Law {
         limit_s: f64,
     ) -> State {
         let urgent = self.history.urgent(1);
-        let sending = Sending { applied: self.applied, urgent, delivered: self.history.delivered(1) };
+        let applied = self.applied_bits / dt_s;
+        let sending = Sending { applied, urgent, delivered: self.history.delivered(1) };
+        let was_cut = self.was_cut(now_ns, EPISODE_TICKS, dt_s);
         let Some(episode) = &mut self.episode else {
             self.episode = Some(Episode::new(self.bulk, sending.delivered, queue_s));
             return State::Draining;
         };
-        self.capacity = episode.estimate(self.capacity, sending, queue_s, seen.base_s, dt_s);
+        let estimate = episode.estimate(self.capacity, sending, queue_s, seen.base_s, dt_s);
+        // Little arrives because little was sent, and a short queue may be the noise of a measurement.
+        let is_doubtful = was_cut && queue_s < DOUBTFUL * limit_s;
+        self.capacity = if is_doubtful { estimate.max(self.capacity) } else { estimate };
         self.confirmed = Some(self.capacity);
         self.hold.confirmed(now_ns, self.capacity);
         self.growth = GROWTH_START;

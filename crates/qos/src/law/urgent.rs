@@ -17,6 +17,9 @@ const LONG_S: f64 = 2.0;
 const SPARSE: f64 = 2.0;
 const SPARSE_TICKS: f64 = 0.75;
 
+/// What a bulk socket has at least beside a message of a class that lends: a segment every 46 ms.
+const LENT_SOCKET_MIN: f64 = 250e3;
+
 /// One class of the policy over time. Rates in bit/s.
 #[derive(Debug, Clone, Copy)]
 struct Activity {
@@ -77,9 +80,10 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    /// Whether an urgent message is on its way.
-    pub fn is_active(&self) -> bool {
-        self.classes.iter().any(|class| matches!(class, Class::Urgent(urgent) if urgent.is_active))
+    /// Whether a message is on its way for which bulk does not make room at once.
+    pub fn is_active_and_not_watched(&self) -> bool {
+        let is = |class: &Class| matches!(class, Class::Urgent(of) if of.is_active && !of.is_watched);
+        self.classes.iter().any(is)
     }
 }
 
@@ -130,7 +134,7 @@ impl Activities {
         datagrams: &[f64],
     ) -> Ranking {
         let mut classes = self.ranked(now_ns, settings, seen, datagrams);
-        self.lend(settings, seen, &mut classes);
+        self.lend(allocatable, settings, seen, &mut classes);
         let is_given = settings.given_bit_per_s.is_some();
         let held = rank::held(allocatable.unwrap_or(f64::INFINITY), &classes, is_given);
         let limits = rank::limits(allocatable, &classes, &held);
@@ -195,8 +199,14 @@ impl Activities {
         classes
     }
 
-    /// Watched classes lend what they need, if it is much more than what they send.
-    fn lend(&self, settings: &Settings, seen: &[ClassSeen], classes: &mut [Class]) {
+    /// Watched classes lend what they need, if it is much more than what they send, and if bulk sockets are
+    /// not slowed so far beside a message that the pacing of their next segment outlasts it.
+    fn lend(&self, allocatable: Option<f64>, settings: &Settings, seen: &[ClassSeen], classes: &mut [Class]) {
+        let is_bulk = |class: &Class| matches!(class, Class::Bulk { .. });
+        let of_bulk = classes.iter().zip(seen).filter(|(class, _)| is_bulk(class));
+        let bulk_sockets: usize = of_bulk.map(|(_, seen)| seen.active).sum();
+        let least = LENT_SOCKET_MIN * bulk_sockets as f64;
+        let is_enough = |need: f64| allocatable.is_none_or(|allocatable| allocatable - need >= least);
         let of_classes = self.watched.iter().zip(&self.classes).zip(seen).enumerate();
         for (at, ((is_watched, activity), seen)) in of_classes {
             let (Some(Class::Urgent(urgent)), Some((target_s, _))) =
@@ -206,7 +216,8 @@ impl Activities {
             };
             let is_known = settings.given_bit_per_s.is_some();
             let is_sparse = is_known || activity.busy < SPARSE_TICKS;
-            if *is_watched && is_sparse && urgent.need() + urgent.next_message() > SPARSE * activity.long {
+            let is_lent = *is_watched && is_sparse && is_enough(urgent.message_need);
+            if is_lent && urgent.need() + urgent.next_message() > SPARSE * activity.long {
                 urgent.is_watched = true;
                 // Less is sent in front of what the message has left to send.
                 urgent.early_share = early_share(target_s - seen.base_s, WATCH_S);

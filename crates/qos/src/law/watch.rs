@@ -44,6 +44,7 @@ impl Law {
         let allocatable = self.allocatable(now_ns);
         let ranking =
             self.urgent.ranking(now_ns, allocatable, &self.settings, &self.seen.classes, &self.datagrams);
+        self.account(now_ns);
         let before = [self.applied, self.bulk];
         let state = match self.settings.given_bit_per_s {
             Some(given) => {
@@ -53,9 +54,9 @@ impl Law {
             }
             None => State::Growing,
         };
-        let [floor, ceiling] = self.bounds(state, &self.seen);
-        self.bulk = self.bulk.clamp(floor, ceiling);
-        self.applied = self.beside_messages(state, self.seen.queue_s, &ranking).clamp(floor, ceiling);
+        let bounds = self.bounds(state, &self.seen);
+        self.bulk = self.bulk.clamp(bounds[0], bounds[1]);
+        self.make_room_for_messages(now_ns, state, self.seen.queue_s, &ranking, bounds);
         let Rates { changed: rates, .. } = self.rates(now_ns, &ranking);
         // At a given capacity, UDP has its part of it: what is applied is that of TCP.
         let (before, now) = match state {
@@ -66,9 +67,39 @@ impl Law {
         Some(Reaction { rates, bulk_factor })
     }
 
-    /// What bulk may send beside the messages on their way at an estimated capacity: what they need stays
-    /// free, and a queue drains before it makes them late.
-    pub(super) fn beside_messages(&self, state: State, queue_s: Option<f64>, ranking: &Ranking) -> f64 {
+    /// Sets what bulk may send beside the messages on their way.
+    pub(super) fn make_room_for_messages(
+        &mut self,
+        now_ns: u64,
+        state: State,
+        queue_s: Option<f64>,
+        ranking: &Ranking,
+        [floor, ceiling]: [f64; 2],
+    ) {
+        self.applied = self.beside_messages(state, queue_s, ranking).clamp(floor, ceiling);
+        if self.applied < self.beside_none {
+            self.cut_ns = Some(now_ns);
+        }
+    }
+
+    /// Counts what bulk might send since `applied` was set.
+    pub(super) fn account(&mut self, now_ns: u64) {
+        let s = now_ns.saturating_sub(self.applied_ns) as f64 * 1e-9;
+        self.applied_bits += self.applied * s;
+        self.applied_ns = now_ns;
+    }
+
+    /// Whether messages left bulk less in the last ticks, each of `dt_s`: what arrived then says little of the
+    /// rate that bulk has without them.
+    pub(super) fn was_cut(&self, now_ns: u64, ticks: u32, dt_s: f64) -> bool {
+        // The rate of a tick is that which the tick before it set.
+        let within_ns = 1e9 * dt_s * (f64::from(ticks) + 0.2);
+        self.cut_ns.is_some_and(|cut| now_ns.saturating_sub(cut) as f64 <= within_ns)
+    }
+
+    /// At an estimated capacity, what the messages on their way need stays free, and a queue drains before it
+    /// makes them late.
+    fn beside_messages(&self, state: State, queue_s: Option<f64>, ranking: &Ranking) -> f64 {
         let is_estimated = self.settings.given_bit_per_s.is_none() && state != State::Leased;
         if !is_estimated || self.confirmed.is_none() || ranking.for_messages <= 0.0 {
             return self.beside_none;
