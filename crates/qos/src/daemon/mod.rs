@@ -31,7 +31,7 @@ pub use status::{
 use crate::SOCKET_RATE_MIN;
 use crate::by_cookie::{ByCookie, Cookies};
 use crate::hosts::HostFacts;
-use crate::law::{Control, Law, Lease, START_BIT_PER_S, Settings, SocketSample, State, WATCH_S};
+use crate::law::{Control, Law, Lease, Settings, SocketSample, State};
 use crate::policy::Policy;
 use change::{pacing, priority, target};
 use clients::{Clients, Seen};
@@ -141,7 +141,7 @@ impl Daemon {
             groups,
             groups_problem,
             journal: journal.clone(),
-            law: law_of(&policy),
+            law: Law::of_policy(&policy),
             messages: Messages::new(&policy),
             sockets: ManagedSockets::new(journal),
             datagrams: Datagrams::new(&policy, journal),
@@ -199,42 +199,6 @@ impl Daemon {
         let problem = if is_beside { self.late_by_bbr() } else { None };
         self.note(problem);
         self.release()?;
-        Ok(self.enforce()?)
-    }
-
-    /// Waits until the next step is due, and makes room for urgent messages that begin meanwhile.
-    ///
-    /// # Errors
-    /// As those of [`Self::tick`].
-    pub fn wait(&mut self, until: Instant) -> Result<(), TickError> {
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let pause = Duration::from_secs_f64(WATCH_S);
-            if left <= pause || !self.watch.is_needed() {
-                std::thread::sleep(left);
-                return Ok(());
-            }
-            std::thread::sleep(pause);
-            self.follow_messages()?;
-        }
-    }
-
-    fn follow_messages(&mut self) -> Result<(), TickError> {
-        let changed = match self.watch.look(&self.found) {
-            Ok(changed) => changed,
-            Err(error) => {
-                self.watch.pause();
-                self.note(Some(format!("Urgent sockets are looked at with each step only: {error}")));
-                return Ok(());
-            }
-        };
-        if changed.is_empty() {
-            return Ok(());
-        }
-        let Some(reaction) = self.law.follow_messages(monotonic_ns(), &changed) else { return Ok(()) };
-        let problem = self.datagrams.follow(&self.policy, reaction.bulk_factor);
-        self.note(problem);
-        self.asked.extend(reaction.rates.iter().map(|rate| (rate.id, rate.bit_per_s)));
         Ok(self.enforce()?)
     }
 
@@ -422,16 +386,4 @@ impl Daemon {
             self.problems.push(Problem::new(problem));
         }
     }
-}
-
-/// Beside other hosts, a given capacity is not this host's own: it begins with little.
-fn law_of(policy: &Policy) -> Law {
-    let mut settings = Settings::from_policy(policy);
-    if policy.bottleneck.coordinator.is_none() {
-        return Law::new(settings);
-    }
-    settings.start_bit_per_s = settings.start_bit_per_s.min(START_BIT_PER_S);
-    let mut law = Law::new(settings);
-    law.set_beside_others();
-    law
 }

@@ -1,12 +1,14 @@
 //! Urgent sockets between two ticks: which of them begin and end to send.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sys::clock::Deadline;
+use sys::clock::{Deadline, monotonic_ns};
 use sys::netlink::SocketProbe;
 
 use super::discovery::Found;
+use super::{Daemon, TickError};
+use crate::law::WATCH_S;
 use crate::policy::Policy;
 
 /// More sockets are not looked at: the least urgent classes are left out.
@@ -97,5 +99,43 @@ impl Watch {
     /// Looks at nothing until the next tick.
     pub fn pause(&mut self) {
         self.sockets.clear();
+    }
+}
+
+impl Daemon {
+    /// Waits until the next step is due, and makes room for urgent messages that begin meanwhile.
+    ///
+    /// # Errors
+    /// As those of [`Self::tick`].
+    pub fn wait(&mut self, until: Instant) -> Result<(), TickError> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let pause = Duration::from_secs_f64(WATCH_S);
+            if left <= pause || !self.watch.is_needed() {
+                std::thread::sleep(left);
+                return Ok(());
+            }
+            std::thread::sleep(pause);
+            self.follow_messages()?;
+        }
+    }
+
+    fn follow_messages(&mut self) -> Result<(), TickError> {
+        let changed = match self.watch.look(&self.found) {
+            Ok(changed) => changed,
+            Err(error) => {
+                self.watch.pause();
+                self.note(Some(format!("Urgent sockets are looked at with each step only: {error}")));
+                return Ok(());
+            }
+        };
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let Some(reaction) = self.law.follow_messages(monotonic_ns(), &changed) else { return Ok(()) };
+        let problem = self.datagrams.follow(&self.policy, reaction.bulk_factor);
+        self.note(problem);
+        self.asked.extend(reaction.rates.iter().map(|rate| (rate.id, rate.bit_per_s)));
+        Ok(self.enforce()?)
     }
 }

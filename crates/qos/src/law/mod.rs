@@ -24,27 +24,21 @@ pub use settings::{
 pub use watch::Reaction;
 
 use enforcement::{Allocation, Rates};
-use episode::{EPISODE_TICKS, Episode, ForeignQueue, Sending};
+use episode::{Episode, ForeignQueue};
 use growth::{GROWTH_START, Hold};
 use observer::{History, Observer};
 use queue_target::QueueTarget;
 use urgent::{Activities, Ranking};
 
 use crate::SOCKET_RATE_MIN;
+use crate::policy::Policy;
 
 /// Share of the capacity that is used after a queue stood: alone at the bottleneck, and beside other hosts
 /// whose shares are unknown.
 const BETA: [f64; 2] = [0.97, 0.9];
-/// Lowest multiple of the rate that is applied while a queue drains, and the time to drain it, in seconds.
-const DRAIN_MIN: f64 = 0.3;
-const DRAIN_S: f64 = 0.25;
-/// Cut by losses without a long queue, and by a queue that others cause.
-const CUT: f64 = 0.9;
 /// Retransmitted segments in three ticks that mean an overflow: more than this number and this share.
 const LOSS_SEGMENTS: u64 = 4;
 const LOSS_SHARE: f64 = 0.02;
-/// While messages leave bulk less, a queue below this multiple of the limit does not lower the estimate.
-const DOUBTFUL: f64 = 2.0;
 const IDLE_NS: u64 = 2_000_000_000;
 /// A tick that is later than this number of periods says nothing.
 const LATE_PERIODS: f64 = 3.0;
@@ -120,6 +114,18 @@ impl Law {
             applied_bits: 0.0,
             applied_ns: 0,
         }
+    }
+
+    /// Beside other hosts, a given capacity is not this host's own: it begins with little.
+    pub fn of_policy(policy: &Policy) -> Self {
+        let mut settings = Settings::from_policy(policy);
+        if policy.bottleneck.coordinator.is_none() {
+            return Self::new(settings);
+        }
+        settings.start_bit_per_s = settings.start_bit_per_s.min(START_BIT_PER_S);
+        let mut law = Self::new(settings);
+        law.set_beside_others();
+        law
     }
 
     /// Sets the size of a class's messages, in bytes, once it is learned.
@@ -354,48 +360,6 @@ impl Law {
             self.bulk = (self.bulk / 2.0).max(START_BIT_PER_S);
         }
         self.applied = self.bulk;
-    }
-
-    /// A queue stands: estimate the capacity, and leave room for it to drain.
-    fn make_room(
-        &mut self,
-        now_ns: u64,
-        dt_s: f64,
-        seen: &Observation,
-        ranking: &Ranking,
-        queue_s: f64,
-        limit_s: f64,
-    ) -> State {
-        let urgent = self.history.urgent(1);
-        let applied = self.applied_bits / dt_s;
-        let sending = Sending { applied, urgent, delivered: self.history.delivered(1) };
-        let was_cut = self.was_cut(now_ns, EPISODE_TICKS, dt_s);
-        let Some(episode) = &mut self.episode else {
-            self.episode = Some(Episode::new(self.bulk, sending.delivered, queue_s));
-            return State::Draining;
-        };
-        let estimate = episode.estimate(self.capacity, sending, queue_s, seen.base_s, dt_s);
-        // Little arrives because little was sent, and a short queue may be the noise of a measurement.
-        let is_doubtful = was_cut && queue_s < DOUBTFUL * limit_s;
-        self.capacity = if is_doubtful { estimate.max(self.capacity) } else { estimate };
-        self.confirmed = Some(self.capacity);
-        self.hold.confirmed(now_ns, self.capacity);
-        self.growth = GROWTH_START;
-        let (before, is_foreign) = (episode.bulk_before, episode.is_foreign());
-        if is_foreign {
-            self.episode = None;
-            self.foreign = Some(ForeignQueue::new(now_ns, queue_s, sending.delivered));
-            self.bulk = CUT * before;
-            self.applied = self.bulk;
-            return State::Foreign;
-        }
-        let fits = self.beta() * self.capacity - ranking.urgent;
-        // Losses without a long queue say less than a queue does, and undo nothing that a queue has shown.
-        let least = if queue_s > limit_s { 0.0 } else { CUT * self.bulk };
-        self.bulk = fits.max(least).min(before).max(0.0);
-        let drained = self.bulk - self.capacity * (queue_s - limit_s / 2.0) / DRAIN_S;
-        self.applied = drained.max(DRAIN_MIN * self.bulk).min(self.bulk);
-        State::Draining
     }
 }
 

@@ -6,8 +6,9 @@
 //! instead: bulk borrows what they need, and gives it back within milliseconds.
 
 use super::enforcement::Rates;
+use super::episode::DRAIN_MIN;
 use super::urgent::Ranking;
-use super::{DRAIN_MIN, Law, SocketRate, State};
+use super::{Law, SocketRate, State};
 
 /// A queue that stands when a message begins has drained within this share of the shortest target.
 const DRAIN_TARGET_SHARE: f64 = 0.25;
