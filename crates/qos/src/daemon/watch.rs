@@ -67,13 +67,15 @@ impl Watch {
             }
         }
         self.sockets.clear();
-        // Without bulk there is nothing to make room.
-        if found.iter().any(|found| !policy.classes[found.class].is_urgent()) {
-            let is_watched = |found: &Found| watched[found.class] && found.flow.tcp.is_some();
-            let of =
-                |(at, found): (usize, &Found)| is_watched(found).then_some((at, found.flow.unsent_bytes > 0));
-            self.sockets.extend(found.iter().enumerate().filter_map(of));
+        let first = found.first().map(|found| found.class);
+        if found.iter().all(|found| Some(found.class) == first) {
+            // There is no other class to make room.
+            watched.fill(false);
         }
+        let is_watched = |found: &Found| watched[found.class] && found.flow.tcp.is_some();
+        let of =
+            |(at, found): (usize, &Found)| is_watched(found).then_some((at, found.flow.unsent_bytes > 0));
+        self.sockets.extend(found.iter().enumerate().filter_map(of));
         watched
     }
 
