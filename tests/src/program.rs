@@ -162,6 +162,10 @@ impl World {
         command.env("KAGIRI_DATA", self.data()).env("TMPDIR", self.path("tmp")).env("HOME", self.path("tmp"));
         command.env("XDG_RUNTIME_DIR", self.path("run")).env("COLUMNS", "80").env("LC_ALL", "C.UTF-8");
         command.env_remove("NO_COLOR").env_remove("RUST_BACKTRACE");
+        // A developer's own console must not get the tests' runs.
+        for name in ["KAGIRI_CONSOLE", "KAGIRI_TOKEN", "KAGIRI_TOKEN_FILE", "KAGIRI_CONSOLE_CA"] {
+            command.env_remove(name);
+        }
         command.stdin(Stdio::null());
         command
     }

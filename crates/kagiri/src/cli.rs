@@ -4,6 +4,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use crate::commands::Command;
+use crate::remote::ConsoleArgs;
 
 /// Find how much load a networked or storage system carries within its deadlines, and what limits it
 #[derive(Parser)]
@@ -11,7 +12,8 @@ use crate::commands::Command;
 #[command(after_help = "Examples:\n  \
     kagiri survey                          start here: capacity of this machine\n  \
     kagiri stream http://nas:8080/film.ts  find how many streams a server carries\n  \
-    kagiri report                          write the report of the last run here\n\n\
+    kagiri report                          write the report of the last run here\n  \
+    kagiri run plan.toml --console https://nas   measure there, answer here\n\n\
     Rates, sizes and times have units: 25Mbit/s, 250kB, 128KiB, 500ms. A bare time is in seconds.\n\
     Exit codes: 0 done, 1 failed, 2 wrong input (option, file, host or run name), 3 a --require does not \
     hold, 130 interrupted.\n\
@@ -19,6 +21,8 @@ use crate::commands::Command;
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+    #[command(flatten)]
+    pub console: ConsoleArgs,
 }
 
 /// The error with the flag that help shows, where clap suggests a hidden alias of it; without clap's usage,

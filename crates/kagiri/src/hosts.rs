@@ -130,6 +130,12 @@ impl HostArgs {
         }
     }
 
+    /// Whether any of the arguments was given.
+    pub fn is_given(&self) -> bool {
+        let Self { credentials, allow_peer, wait, .. } = self;
+        self.names_hosts() || credentials.is_some() || !allow_peer.is_empty() || wait.is_some()
+    }
+
     /// Whether the arguments say where hosts join.
     pub fn names_hosts(&self) -> bool {
         self.lab.is_some() || self.listen.is_some() || self.via.is_some()

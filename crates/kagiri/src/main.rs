@@ -23,6 +23,7 @@ mod placement_check;
 mod policies;
 mod process_records;
 mod progress;
+mod remote;
 mod resume;
 mod session;
 mod stop;
@@ -41,7 +42,11 @@ fn main() -> ExitCode {
         Err(error) => return print_usage(&cli::with_visible_flag(error)),
     };
     run::registry::BUILT_IN.register_resources();
-    match cli.command.run(Cli::command) {
+    let done = cli.console.check().and_then(|()| match cli.console.address() {
+        None => cli.command.run(Cli::command),
+        Some(_) => cli.command.run_on(&cli.console, Cli::command),
+    });
+    match done {
         Ok(code) => code.into(),
         Err(failure) => {
             output::error_line(&failure.to_string());

@@ -83,7 +83,7 @@ pub fn metric_specs(run: &Run) -> &'static [MetricSpec] {
 
 /// What the run's workload adds to its summary and report.
 pub fn extras<'a>(run: &Run, command: Option<&'a str>) -> Extras<'a> {
-    Extras { specs: metric_specs(run), presentation: presentation(run), command }
+    Extras { specs: metric_specs(run), presentation: presentation(run), command, program: None }
 }
 
 fn presentation(run: &Run) -> &'static Presentation {
@@ -105,20 +105,36 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Print what came of a run, write what was asked for, and say how to end.
 pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
-    // What was measured is printed even if it cannot be written.
-    let report = write_files(run, common.out.as_deref());
+    present_written(run, common, write_files(run, common.out.as_deref()).map(Some), None)
+}
+
+/// The same for a run that a console has, which keeps the report; `program`: how commands to it begin.
+pub fn present_of_console(run: &Run, common: &MeasureArgs, program: &str) -> Outcome {
+    let written = common.out.as_deref().map(|out| write_files(run, Some(out))).transpose();
+    present_written(run, common, written, Some(program))
+}
+
+/// `report`: where it was written. What was measured is printed even if it cannot be written.
+fn present_written(
+    run: &Run,
+    common: &MeasureArgs,
+    report: Result<Option<PathBuf>, Failure>,
+    program: Option<&str>,
+) -> Outcome {
     let printed = if common.json {
         let bytes = store::export(run)?;
         print(&String::from_utf8_lossy(&bytes))
     } else if common.has_json_lines_on_stdout() {
         Ok(())
     } else {
-        print(&summary(run, report.as_ref().ok().and_then(|path| path.to_str()), common.full))
+        let written = report.as_ref().ok().and_then(|path| path.as_deref()?.to_str());
+        print(&summary(run, written, common.full, program))
     };
     report?;
     printed.map_err(|failure| match failure {
         Failure::Runtime(error) => {
-            let again = format!("the run is stored; show it again with 'kagiri runs show {}'", run.run);
+            let program = program.unwrap_or("kagiri");
+            let again = format!("the run is stored; show it again with '{program} runs show {}'", run.run);
             Failure::Runtime(error.context(again))
         }
         other => other,
@@ -126,14 +142,15 @@ pub fn present(run: &Run, common: &MeasureArgs) -> Outcome {
     Ok(code(run))
 }
 
-/// What is printed of a run whose report was written to `written`; `is_full`: all of it.
-pub fn summary(run: &Run, written: Option<&str>, is_full: bool) -> String {
+/// What is printed of a run whose report was written to `written`; `is_full`: all of it; `program`: how
+/// commands about it begin, if it is not a run of this host.
+pub fn summary(run: &Run, written: Option<&str>, is_full: bool, program: Option<&str>) -> String {
     // Why it failed is said by the error that follows.
     let shown = match run.failure {
         Some(_) => Cow::Owned(Run { failure: None, ..run.clone() }),
         None => Cow::Borrowed(run),
     };
-    let extras = extras(run, None);
+    let extras = Extras { program, ..extras(run, None) };
     let print = if is_full { report::terminal::summary } else { report::terminal::brief };
     print(&shown, &extras, style(), written)
 }

@@ -94,13 +94,7 @@ impl Session {
         let data_dir = data_dir()?;
         let store = Store::open(&data_dir)?;
         store.check_writable()?;
-        if let Some(out) = &common.out {
-            std::fs::create_dir_all(out)
-                .with_context(|| format!("--out: cannot make {}", out.display()))
-                .map_err(Failure::of_named)?;
-            tempfile::tempfile_in(out)
-                .with_context(|| format!("--out: cannot write into {}", out.display()))?;
-        }
+        check_out(common)?;
         let json_lines = JsonLines::open(common)?;
         Ok(Self { stop, store, data_dir, facts: BTreeMap::new(), registry: &BUILT_IN, json_lines })
     }
@@ -201,6 +195,16 @@ impl Session {
     }
 }
 
+/// Checks that `--out` can be written; makes the directory.
+pub fn check_out(common: &MeasureArgs) -> Result<(), Failure> {
+    let Some(out) = &common.out else { return Ok(()) };
+    std::fs::create_dir_all(out)
+        .with_context(|| format!("--out: cannot make {}", out.display()))
+        .map_err(Failure::of_named)?;
+    tempfile::tempfile_in(out).with_context(|| format!("--out: cannot write into {}", out.display()))?;
+    Ok(())
+}
+
 /// The policies of a plan's variants, and the steps of its lab's links.
 fn beside(plan: &Plan, hosts: &HostArgs) -> Result<Beside, Failure> {
     let policies = policies::of_plan(plan, hosts)?;
@@ -245,7 +249,7 @@ fn open_bus(
 }
 
 /// Presents a run, unless nothing was measured in it.
-fn conclude(
+pub fn conclude(
     run: &Run,
     failure: Option<engine::RunError>,
     json: bool,

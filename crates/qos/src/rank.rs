@@ -45,16 +45,22 @@ pub struct Urgent {
     pub early_share: f64,
     /// Whether bulk keeps something free for it while it is idle.
     pub is_expected: bool,
+    /// Whether it lends what it needs because others follow within milliseconds: nothing is kept free for the
+    /// next message.
+    pub is_watched: bool,
 }
 
 impl Urgent {
     /// What it needs at the moment, with what must be free before messages begin.
-    fn need(&self) -> f64 {
+    pub fn need(&self) -> f64 {
         self.active_need.max(self.early_share * self.full_need).min(self.ceiling)
     }
 
     /// What one more message needs beyond that.
-    fn next_message(&self) -> f64 {
+    pub fn next_message(&self) -> f64 {
+        if self.is_watched {
+            return 0.0;
+        }
         let with_next = (self.active_need + self.message_need).min(self.full_need).min(self.ceiling);
         (with_next - self.need()).max(0.0)
     }

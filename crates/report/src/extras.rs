@@ -11,4 +11,6 @@ pub struct Extras<'a> {
     pub presentation: &'a Presentation,
     /// The command that makes such a run again.
     pub command: Option<&'a str>,
+    /// How commands about the run begin; `None`: `kagiri`, for a run of this host.
+    pub program: Option<&'a str>,
 }

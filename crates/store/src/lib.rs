@@ -29,4 +29,5 @@ pub use error::{StoreError, is_misnamed};
 pub use id::new_run_id;
 pub use place::Store;
 pub use read::{Filter, RunSummary};
+pub use resolve::resolve_among;
 pub use write::Imported;

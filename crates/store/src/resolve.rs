@@ -7,7 +7,7 @@ use std::path::Path;
 use base::outcome::Run;
 use rusqlite::{OptionalExtension, params};
 
-use crate::{Store, StoreError, read_export_file};
+use crate::{RunSummary, Store, StoreError, read_export_file};
 
 /// How many ids a message lists.
 const CANDIDATES_MAX: usize = 4;
@@ -23,6 +23,41 @@ fn back(text: &str) -> Option<u32> {
 /// Whether a text means something else than a run's id.
 pub(crate) fn is_reserved(text: &str) -> bool {
     back(text).is_some()
+}
+
+/// The id that is meant by `text` among those that begin with it.
+fn only_one(text: &str, ids: &[String]) -> Result<String, StoreError> {
+    match ids {
+        [only] => Ok(only.clone()),
+        [] => Err(StoreError::NoRun { text: text.to_owned() }),
+        several => {
+            let mut candidates = several[..several.len().min(CANDIDATES_MAX)].join(" or ");
+            if several.len() > CANDIDATES_MAX {
+                candidates.push_str(" or others");
+            }
+            Err(StoreError::Ambiguous { text: text.to_owned(), candidates })
+        }
+    }
+}
+
+/// The id that is meant by `text` among the runs of another store, newest first, as
+/// [`Store::resolve_id`] finds it here.
+///
+/// # Errors
+/// Nothing or several runs are meant.
+pub fn resolve_among(runs: &[RunSummary], text: &str) -> Result<String, StoreError> {
+    if let Some(back) = back(text) {
+        let mut measured = runs.iter().filter(|run| run.trials > 0);
+        let found = measured.nth(back as usize).map(|run| run.run.clone());
+        return found.ok_or_else(|| StoreError::NoneMeasured { text: text.to_owned() });
+    }
+    if runs.iter().any(|run| run.run == text) {
+        return Ok(text.to_owned());
+    }
+    let begin = |run: &&RunSummary| !text.is_empty() && run.run.starts_with(text);
+    let mut ids: Vec<String> = runs.iter().filter(begin).map(|run| run.run.clone()).collect();
+    ids.sort();
+    only_one(text, &ids)
 }
 
 impl Store {
@@ -72,17 +107,7 @@ impl Store {
 
     /// The only id that begins with `text`.
     fn by_prefix(&self, text: &str) -> Result<String, StoreError> {
-        match &self.beginning_with(text)?[..] {
-            [only] => Ok(only.clone()),
-            [] => Err(StoreError::NoRun { text: text.to_owned() }),
-            several => {
-                let mut candidates = several[..several.len().min(CANDIDATES_MAX)].join(" or ");
-                if several.len() > CANDIDATES_MAX {
-                    candidates.push_str(" or others");
-                }
-                Err(StoreError::Ambiguous { text: text.to_owned(), candidates })
-            }
-        }
+        only_one(text, &self.beginning_with(text)?)
     }
 
     /// Opening and closing the store's own file would drop the locks on it.

@@ -14,6 +14,7 @@ test('options are named as the fields of the form', () => {
     ['use longer trials (--time, --search-time)', 'use longer trials (“time”, “search time”)'],
     ['measure from further hosts as well (--place)', 'measure from further hosts as well (“Hosts”)'],
     ['give it with --ceiling disk=1', "give it with the terminal's option --ceiling disk=1"],
+    ['trust it with --ca FILE', "trust it with the terminal's option --ca FILE"],
     ['repeat on a quiet host', 'repeat on a quiet host'],
   ] as const)
     assert.equal(inFields(advice, names), expected);

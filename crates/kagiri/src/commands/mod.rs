@@ -25,6 +25,7 @@ mod undo;
 use clap::Subcommand;
 
 use crate::exit::Outcome;
+use crate::remote::{ConsoleArgs, Source};
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -107,6 +108,20 @@ impl Command {
             Self::Undo(args) => args.run(),
             Self::Completions(args) => args.run(definition()),
             Self::Man(args) => args.run(definition()),
+        }
+    }
+
+    /// Lets a console do the command. What is about this program itself is the same everywhere.
+    /// Errors: no console does this command; it is not done here instead.
+    pub fn run_on(self, console: &ConsoleArgs, definition: fn() -> clap::Command) -> Outcome {
+        match self {
+            Self::Run(args) => args.run_on(&console.address().unwrap_or_default(), || console.connect()),
+            Self::Runs(args) if args.is_of_a_console() => args.run_on(&Source::Console(&console.connect()?)),
+            Self::Report(args) => args.run_on(&console.connect()?),
+            Self::Qos(qos::Qos::Status(args)) => args.run_on(&console.connect()?),
+            Self::Completions(args) => args.run(definition()),
+            Self::Man(args) => args.run(definition()),
+            _ => Err(console.refusal()),
         }
     }
 }

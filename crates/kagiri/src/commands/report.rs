@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use web::client::Client;
+
 use crate::atomic_file::write_atomically;
 use crate::exit::{Code, Failure, Outcome};
+use crate::remote::{failure, id_among};
 use crate::{dirs, output};
 
 /// Write the HTML report of a stored run.
@@ -29,9 +32,21 @@ impl Report {
         let run = dirs::find_run(&store, &self.run)?;
         let page = output::report_page_of_survey(&run, &store);
         let page = page.unwrap_or_else(|| output::report_page(&run));
-        let path = self.output.unwrap_or_else(|| PathBuf::from(format!("{}.html", run.run)));
+        self.write(&run.run, &page)
+    }
+
+    /// Writes the report that a console makes of its run.
+    pub fn run_on(self, console: &Client) -> Outcome {
+        let runs = console.runs().map_err(failure)?;
+        let id = id_among(console, &runs, &self.run)?;
+        let page = console.report(&id).map_err(failure)?;
+        self.write(&id, &String::from_utf8_lossy(&page))
+    }
+
+    fn write(self, run: &str, page: &str) -> Outcome {
+        let path = self.output.unwrap_or_else(|| PathBuf::from(format!("{run}.html")));
         if path.as_os_str() == "-" {
-            output::print(&page)?;
+            output::print(page)?;
         } else {
             write_atomically(&path, page.as_bytes()).map_err(Failure::of_named)?;
             // Absolute, for users in other directories.

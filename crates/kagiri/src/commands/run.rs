@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use base::plan::Plan;
 use clap::Args;
+use web::client::Client;
 
 use crate::args::MeasureArgs;
 use crate::exit::{Code, Failure, Outcome};
 use crate::hosts::HostArgs;
 use crate::lab_for_run::{LabForRun, check_hosts};
 use crate::placement_check::Places;
-use crate::{dirs, output, session};
+use crate::{dirs, output, remote, session};
 
 /// Run a plan file: a workload with variants and repetitions.
 #[derive(Args)]
@@ -30,6 +31,7 @@ use crate::{dirs, output, session};
     kagiri run plans/servers.toml --dry-run     show all settings, measure nothing\n  \
     kagiri run plans/servers.toml --repeat 5\n  \
     kagiri run --resume last                    go on with a run that broke off\n  \
+    kagiri run plan.toml --console https://nas  measure there, answer here\n  \
     kagiri runs show last --plan > again.toml   the plan of a stored run")]
 #[command(mut_arg("repeat", |arg| arg.help("Repeat the variants N times [default: as in the plan]")))]
 #[command(mut_arg("seed", |arg| arg.help("Seed of the random numbers [default: as in the plan]")))]
@@ -67,6 +69,18 @@ impl RunPlan {
             session::run_plan(&plan, common, hosts, Places::Plan)
         })
     }
+
+    /// Lets a console measure. `address`: the console's.
+    /// Errors: options that only this host has; see also [`remote::run_plan`].
+    pub fn run_on(self, address: &str, connect: impl FnOnce() -> Result<Client, Failure>) -> Outcome {
+        let plan = self.plan.ok_or_else(|| remote::refusal(address, "--resume"))?;
+        if self.hosts.is_given() {
+            let what = "an option of the group 'Hosts' (where agents join is said to 'kagiri serve')";
+            return Err(remote::refusal(address, what));
+        }
+        let text = read_plan_text(&plan)?;
+        remote::run_plan(&connect()?, &plan, &text, self.dry_run, &self.common)
+    }
 }
 
 /// Measures what is left of a stored run, under its own id and plan.
@@ -86,16 +100,21 @@ fn go_on(name: &str, common: &MeasureArgs, hosts: &HostArgs) -> Outcome {
 /// Errors: not a plan: with its file and line.
 pub fn read_plan(path: &Path, common: &MeasureArgs) -> Result<Plan, Failure> {
     let file = path.display();
-    let text = sys::file::read_text(path, base::plan::TEXT_BYTES_MAX as u64).map_err(|error| {
-        Failure::usage(format!(
-            "cannot read the plan {file}: {error}; examples are in plans/ of kagiri's sources"
-        ))
-    })?;
+    let text = read_plan_text(path)?;
     let plan = run::registry::BUILT_IN.read_plan(&text).map_err(|error| match error.line {
         Some(line) => Failure::usage(format!("{file}:{line}: {}", error.without_line())),
         None => Failure::usage(format!("{file}: {error}")),
     })?;
     with_absolute_paths(common.over(plan), path.parent().unwrap_or(Path::new("")))
+}
+
+fn read_plan_text(path: &Path) -> Result<String, Failure> {
+    sys::file::read_text(path, base::plan::TEXT_BYTES_MAX as u64).map_err(|error| {
+        let file = path.display();
+        Failure::usage(format!(
+            "cannot read the plan {file}: {error}; examples are in plans/ of kagiri's sources"
+        ))
+    })
 }
 
 /// A plan whose paths, which are relative to its folder, are absolute.

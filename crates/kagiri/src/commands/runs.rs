@@ -16,6 +16,7 @@ use crate::args::existing;
 use crate::atomic_file::write_atomically;
 use crate::exit::{Code, Failure, Outcome};
 use crate::json_document::Document;
+use crate::remote::Source;
 use crate::{dirs, output, resume};
 
 /// List, show, compare, export, import and remove stored runs.
@@ -123,32 +124,46 @@ pub enum FailOn {
 }
 
 impl Runs {
+    /// Whether a console can do it: it reads stored runs alone.
+    pub fn is_of_a_console(&self) -> bool {
+        !matches!(self, Self::Import { .. } | Self::Rm(_) | Self::Schema)
+    }
+
     pub fn run(self) -> Outcome {
         match self {
-            Self::List { all, json } => list::list(all, json),
-            Self::Show { run, json, plan } => show(&run, json, plan),
-            Self::Compare { runs, fail_on, full, json } => {
-                let compared = compare(&runs)?;
-                print_comparison(&compared, full, json)?;
-                Ok(match fail_on {
-                    Some(FailOn::Worse) => code_of_worse(&compared),
-                    None => Code::Measured,
-                })
-            }
-            Self::Export { run, output, format } => export(&run, &output, format),
             Self::Import { files } => import(&files),
             Self::Rm(remove) => remove.run(),
             Self::Schema => {
                 output::print(&(serde_json::to_string_pretty(&store::json_schema())? + "\n"))?;
                 Ok(Code::Measured)
             }
+            read => read.run_on(&Source::here()?),
+        }
+    }
+
+    /// Reads stored runs of this host or of a console.
+    pub fn run_on(self, source: &Source<'_>) -> Outcome {
+        match self {
+            Self::List { all, json } => list::list(source, all, json),
+            Self::Show { run, json, plan } => show(source, &run, json, plan),
+            Self::Compare { runs, fail_on, full, json } => {
+                let compared = compare(source, &runs)?;
+                print_comparison(&compared, full, json)?;
+                Ok(match fail_on {
+                    Some(FailOn::Worse) => code_of_worse(&compared),
+                    None => Code::Measured,
+                })
+            }
+            Self::Export { run, output, format } => export(source, &run, &output, format),
+            Self::Import { .. } | Self::Rm(_) | Self::Schema => {
+                Err(Failure::usage("only stored runs can be read there"))
+            }
         }
     }
 }
 
-fn show(name: &str, json: bool, plan: bool) -> Outcome {
-    let store = dirs::open_store_to_read()?;
-    let run = dirs::find_run(&store, name)?;
+fn show(source: &Source<'_>, name: &str, json: bool, plan: bool) -> Outcome {
+    let run = source.find(name)?;
     if plan {
         output::print(&plan_toml(&run)?)?;
     } else if json {
@@ -156,8 +171,9 @@ fn show(name: &str, json: bool, plan: bool) -> Outcome {
     } else {
         let text = report::terminal::summary(&run, &output::extras(&run, None), output::style(), None);
         // A run of a file is not stored here.
-        let command = resume::command(&run).filter(|_| store.resolve_id(name).is_ok());
-        let more = command.map(|command| format!("Go on with it: {command}\n")).unwrap_or_default();
+        let command = resume::command(&run).filter(|_| source.has_stored(name));
+        let place = source.where_to_resume();
+        let more = command.map(|command| format!("Go on with it{place}: {command}\n")).unwrap_or_default();
         output::print(&(text + &more))?;
     }
     Ok(Code::Measured)
@@ -170,9 +186,8 @@ fn plan_toml(run: &Run) -> Result<String, Failure> {
     Ok(plan.to_toml().with_context(|| format!("the plan of run {} cannot be written", run.run))?)
 }
 
-fn compare(names: &[String]) -> Result<Comparison, Failure> {
-    let store = dirs::open_store_to_read()?;
-    let runs = names.iter().map(|name| dirs::find_run(&store, name)).collect::<Result<Vec<_>, _>>()?;
+fn compare(source: &Source<'_>, names: &[String]) -> Result<Comparison, Failure> {
+    let runs = names.iter().map(|name| source.find(name)).collect::<Result<Vec<_>, _>>()?;
     if runs.len() == 1 && runs[0].variants.len() < 2 {
         return Err(Failure::usage(
             "a run with one variant needs a second run to compare with; name two runs",
@@ -209,8 +224,8 @@ fn code_of_worse(comparison: &Comparison) -> Code {
     if worse.is_empty() { Code::Measured } else { Code::RequirementMissed }
 }
 
-fn export(name: &str, path: &std::path::Path, format: Format) -> Outcome {
-    let run = dirs::find_run(&dirs::open_store_to_read()?, name)?;
+fn export(source: &Source<'_>, name: &str, path: &std::path::Path, format: Format) -> Outcome {
+    let run = source.find(name)?;
     let bytes = match format {
         Format::Json => store::export(&run)?,
         Format::TrialsCsv => report::export::trials_csv(&run).into_bytes(),

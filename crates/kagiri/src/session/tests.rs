@@ -80,7 +80,7 @@ fn made_in(
     let made = session.make_run(plan, stored, &quiet, &HostArgs::default());
     let outcome = made.and_then(|(run, failure)| {
         conclude(&run, failure, false, || {
-            printed = output::summary(&run, None, true);
+            printed = output::summary(&run, None, true, None);
             Ok(output::code(&run))
         })
     });

@@ -194,6 +194,17 @@ impl Datagrams {
         }
     }
 
+    /// Bulk has this multiple of what it had at the last step. Returns a problem.
+    pub fn follow(&mut self, policy: &Policy, bulk_factor: f64) -> Option<String> {
+        let asked = |(at, class): (usize, &DatagramClass)| {
+            let asked = class.asked.unwrap_or(most(policy, at));
+            let factor = if policy.classes[at].is_urgent() { 1.0 } else { bulk_factor };
+            (factor * asked).min(most(policy, at))
+        };
+        let asked: Vec<f64> = self.classes.iter().enumerate().map(asked).collect();
+        self.set(policy, &asked).err().map(|error| self.lost(&error.to_string()))
+    }
+
     fn create(&mut self, policy: &Policy) -> sys::Result<()> {
         if self.htb.is_some() {
             return Ok(());

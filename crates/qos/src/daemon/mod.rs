@@ -12,6 +12,7 @@ mod messages;
 mod sizes;
 mod statement;
 mod status;
+mod watch;
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ pub use status::{
 use crate::SOCKET_RATE_MIN;
 use crate::by_cookie::{ByCookie, Cookies};
 use crate::hosts::HostFacts;
-use crate::law::{Control, Law, Lease, START_BIT_PER_S, Settings, SocketSample, State};
+use crate::law::{Control, Law, Lease, Settings, SocketSample, State};
 use crate::policy::Policy;
 use change::{pacing, priority, target};
 use clients::{Clients, Seen};
@@ -39,6 +40,7 @@ use datagrams::Datagrams;
 use discovery::{Discovery, Found};
 use groups::ClassGroup;
 use messages::Messages;
+use watch::Watch;
 
 /// With more sockets than this, the period is twice as long: listing them costs 2 to 3 us each.
 const SOCKETS_FAST: usize = 500;
@@ -52,6 +54,7 @@ const PROBLEM_FRESH: Duration = Duration::from_secs(15);
 pub struct Daemon {
     policy: Policy,
     discovery: Discovery,
+    watch: Watch,
     law: Law,
     messages: Messages,
     clients: Clients,
@@ -134,10 +137,11 @@ impl Daemon {
         Ok(Self {
             clients,
             discovery: Discovery::open(&policy.bottleneck, paths)?,
+            watch: Watch::open(&policy)?,
             groups,
             groups_problem,
             journal: journal.clone(),
-            law: law_of(&policy),
+            law: Law::of_policy(&policy),
             messages: Messages::new(&policy),
             sockets: ManagedSockets::new(journal),
             datagrams: Datagrams::new(&policy, journal),
@@ -168,6 +172,8 @@ impl Daemon {
         let Self { policy, discovery, found, messages, clients, law, .. } = self;
         clients.serve(&Seen { policy, discovery, found, messages });
         clients.apply(law, &mut samples);
+        let exists = |cookie| self.discovery.exists(cookie);
+        self.law.set_watched(self.watch.choose(&self.policy, &self.found, exists));
         let control = self.law.tick(monotonic_ns(), &samples);
         self.asked.extend(control.rates.iter().map(|rate| (rate.id, rate.bit_per_s)));
         self.asked.retain(|cookie, _| self.discovery.exists(*cookie));
@@ -353,16 +359,19 @@ impl Daemon {
             }
             None => priority(found, self.datagrams.priority(found.class)?),
         };
-        let changes: Vec<(&Found, SocketChange)> =
-            self.found.iter().filter_map(|found| Some((found, change(found)?))).collect();
-        let of = |(found, change): &(&Found, SocketChange)| target(found, *change, &self.discovery);
-        let targets: Vec<SocketTarget<'_>> = changes.iter().filter_map(of).collect();
+        let of = |(at, found): (usize, &Found)| Some((at, target(found, change(found)?, &self.discovery)?));
+        let (places, targets): (Vec<usize>, Vec<SocketTarget<'_>>) =
+            self.found.iter().enumerate().filter_map(of).unzip();
         let results = self.sockets.apply(&targets)?;
-        let inodes: Vec<u64> = targets.iter().map(|target| target.inode).collect();
-        for (inode, result) in inodes.into_iter().zip(results) {
+        let set: Vec<Option<PacingRate>> = targets.iter().map(|target| target.change.pacing).collect();
+        for ((at, pacing), result) in places.into_iter().zip(set).zip(results) {
             match result {
-                Ok(()) => {}
-                Err(error) if error.is_gone() => self.discovery.forget(inode),
+                Ok(()) => {
+                    if let (Some(pacing), Some(tcp)) = (pacing, self.found[at].flow.tcp.as_mut()) {
+                        tcp.pacing_max_bytes_per_s = Some(pacing.bytes_per_s());
+                    }
+                }
+                Err(error) if error.is_gone() => self.discovery.forget(self.found[at].flow.inode),
                 Err(error) => self.note(Some(error.to_string())),
             }
         }
@@ -377,16 +386,4 @@ impl Daemon {
             self.problems.push(Problem::new(problem));
         }
     }
-}
-
-/// Beside other hosts, a given capacity is not this host's own: it begins with little.
-fn law_of(policy: &Policy) -> Law {
-    let mut settings = Settings::from_policy(policy);
-    if policy.bottleneck.coordinator.is_none() {
-        return Law::new(settings);
-    }
-    settings.start_bit_per_s = settings.start_bit_per_s.min(START_BIT_PER_S);
-    let mut law = Law::new(settings);
-    law.set_beside_others();
-    law
 }

@@ -79,7 +79,7 @@ pub fn rates(
         let change_min = if sample.is_active() { CHANGE_MIN } else { IDLE_CHANGE_MIN };
         let is_same = |old: f64| (bit_per_s / old - 1.0).abs() < change_min;
         if !socket.rate_bit_per_s.is_some_and(is_same) {
-            socket.rate_bit_per_s = Some(bit_per_s);
+            socket.set_rate(bit_per_s);
             changed.push(SocketRate { id: sample.id, bit_per_s });
         }
     }

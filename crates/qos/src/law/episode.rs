@@ -2,8 +2,23 @@
 
 use std::collections::VecDeque;
 
+use super::Law;
+use super::growth::GROWTH_START;
+use super::observer::Observation;
+use super::settings::State;
+use super::urgent::Ranking;
+
+/// Lowest multiple of the rate that is applied while a queue drains, and the time to drain it, in seconds.
+pub const DRAIN_MIN: f64 = 0.3;
+const DRAIN_S: f64 = 0.25;
+/// Cut by losses without a long queue, and by a queue that others cause.
+const CUT: f64 = 0.9;
+/// While messages leave bulk less, a queue below this multiple of the limit does not lower the estimate.
+const DOUBTFUL: f64 = 2.0;
+/// Ticks before this one that an estimate of the capacity rests on.
+const EPISODE_TICKS: u32 = 4;
 /// Ticks whose delivered rate makes the estimate of the capacity.
-const SAMPLES: usize = 4;
+const SAMPLES: usize = EPISODE_TICKS as usize;
 /// Lowest capacity that an estimate can be, in bit/s.
 const CAPACITY_MIN: f64 = 64_000.0;
 /// A queue within this time, in seconds, beyond what the own sending explains is evidence of a slower link.
@@ -39,7 +54,7 @@ pub struct Episode {
 
 /// What is sent at a moment. Rates in bit/s.
 #[derive(Debug, Clone, Copy)]
-pub struct Sending {
+struct Sending {
     /// Of bulk, as enforced.
     pub applied: f64,
     /// Of urgent sockets, as delivered.
@@ -66,7 +81,7 @@ impl Episode {
     /// What arrives while a queue stands is what the bottleneck carries. If less is sent than the present
     /// estimate, less arrives, too: then only a queue that this does not explain lowers the estimate.
     /// Otherwise the law would measure its own throttle, and collapse.
-    pub fn estimate(&mut self, capacity: f64, sending: Sending, queue_s: f64, base_s: f64, dt_s: f64) -> f64 {
+    fn estimate(&mut self, capacity: f64, sending: Sending, queue_s: f64, base_s: f64, dt_s: f64) -> f64 {
         let unused = 1.0 - (sending.applied + sending.urgent) / capacity;
         if queue_s > GROWING * self.queue_max_s {
             // Such as by a slower link during a long episode.
@@ -141,6 +156,50 @@ impl ForeignQueue {
             || passed(self.since_ns) >= LOOK_AGAIN_NS
             || queue_s.is_some_and(|queue_s| queue_s > 2.0 * self.queue_at_start_s + 0.02)
             || delivered < 0.4 * self.delivered_at_start
+    }
+}
+
+impl Law {
+    /// A queue stands: estimate the capacity, and leave room for it to drain.
+    pub(super) fn make_room(
+        &mut self,
+        now_ns: u64,
+        dt_s: f64,
+        seen: &Observation,
+        ranking: &Ranking,
+        queue_s: f64,
+        limit_s: f64,
+    ) -> State {
+        let urgent = self.history.urgent(1);
+        let applied = self.applied_bits / dt_s;
+        let sending = Sending { applied, urgent, delivered: self.history.delivered(1) };
+        let was_cut = self.was_cut(now_ns, EPISODE_TICKS, dt_s);
+        let Some(episode) = &mut self.episode else {
+            self.episode = Some(Episode::new(self.bulk, sending.delivered, queue_s));
+            return State::Draining;
+        };
+        let estimate = episode.estimate(self.capacity, sending, queue_s, seen.base_s, dt_s);
+        // Little arrives because little was sent, and a short queue may be the noise of a measurement.
+        let is_doubtful = was_cut && queue_s < DOUBTFUL * limit_s;
+        self.capacity = if is_doubtful { estimate.max(self.capacity) } else { estimate };
+        self.confirmed = Some(self.capacity);
+        self.hold.confirmed(now_ns, self.capacity);
+        self.growth = GROWTH_START;
+        let (before, is_foreign) = (episode.bulk_before, episode.is_foreign());
+        if is_foreign {
+            self.episode = None;
+            self.foreign = Some(ForeignQueue::new(now_ns, queue_s, sending.delivered));
+            self.bulk = CUT * before;
+            self.applied = self.bulk;
+            return State::Foreign;
+        }
+        let fits = self.beta() * self.capacity - ranking.urgent;
+        // Losses without a long queue say less than a queue does, and undo nothing that a queue has shown.
+        let least = if queue_s > limit_s { 0.0 } else { CUT * self.bulk };
+        self.bulk = fits.max(least).min(before).max(0.0);
+        let drained = self.bulk - self.capacity * (queue_s - limit_s / 2.0) / DRAIN_S;
+        self.applied = drained.max(DRAIN_MIN * self.bulk).min(self.bulk);
+        State::Draining
     }
 }
 

@@ -171,6 +171,7 @@ impl Law {
     pub(super) fn grow(
         &mut self,
         now_ns: u64,
+        dt_s: f64,
         seen: &Observation,
         ranking: &Ranking,
         queue_s: f64,
@@ -178,9 +179,14 @@ impl Law {
     ) -> State {
         self.episode = None;
         self.capacity = self.capacity.max(self.history.delivered(4));
-        let is_used = 2 * seen.bulk_backlogged >= seen.bulk_active || self.history.bulk(4) > 0.75 * self.bulk;
+        // A rate that was not applied is not known to fit.
+        let is_used = !self.was_cut(now_ns, 1, dt_s)
+            && (2 * seen.bulk_backlogged >= seen.bulk_active || self.history.bulk(4) > 0.75 * self.bulk);
         let mut state = if queue_s < limit_s / 2.0 { State::Growing } else { State::Holding };
-        let delivered = self.history.delivered(2).max(self.history.delivered(3));
+        let mut delivered = self.history.delivered(2).max(self.history.delivered(3));
+        if self.was_cut(now_ns, 3, dt_s) {
+            delivered = delivered.max(self.history.delivered(1));
+        }
         if is_used {
             self.bulk += match state {
                 State::Growing => self.step(ranking, seen, limit_s),
@@ -190,14 +196,21 @@ impl Law {
             self.bulk = self.bulk.min(START_BIT_PER_S.max(DELIVERED_MAX * delivered));
         }
         if self.confirmed.is_some() && ranking.sparse > HELD_MIN * self.capacity {
-            state = self.keep_free(now_ns, ranking, state, delivered);
+            state = self.keep_free(now_ns, dt_s, ranking, state, delivered);
         }
         self.applied = self.bulk;
         state
     }
 
     /// Bulk leaves what sparse urgent messages need, but for short searches for a faster link.
-    fn keep_free(&mut self, now_ns: u64, ranking: &Ranking, state: State, delivered: f64) -> State {
+    fn keep_free(
+        &mut self,
+        now_ns: u64,
+        dt_s: f64,
+        ranking: &Ranking,
+        state: State,
+        delivered: f64,
+    ) -> State {
         let link = self.beta() * self.capacity;
         let room = (link - ranking.urgent_held).max(HELD_LEAST * link);
         let bound = self.hold.bound(Tick {
@@ -205,10 +218,10 @@ impl Law {
             capacity: self.capacity,
             delivered: self.history.delivered(1).max(delivered),
             is_queue: state == State::Holding,
-            is_urgent_active: ranking.is_active(),
+            is_urgent_active: ranking.is_active_and_not_watched(),
             is_beside_others: self.is_beside_others,
         });
-        if bound == Bound::Confirmed {
+        if bound == Bound::Confirmed && !self.was_cut(now_ns, 2, dt_s) {
             let shown = self.history.delivered(1).max(self.history.delivered(2));
             self.capacity = shown.clamp(0.9 * self.capacity, self.capacity);
             self.confirmed = Some(self.capacity);

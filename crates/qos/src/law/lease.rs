@@ -32,6 +32,7 @@ impl Law {
     /// only: what the others take of it is not known.
     pub fn set_beside_others(&mut self) {
         self.is_beside_others = true;
+        self.urgent.set_watched(Vec::new());
     }
 
     /// Follows a coordinator until the lease ends. After that, this host continues on its own beside others.

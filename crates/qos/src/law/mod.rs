@@ -13,31 +13,29 @@ mod observer;
 mod queue_target;
 mod settings;
 mod urgent;
+mod watch;
 
 pub use lease::Lease;
 pub use observer::{ClassSeen, Observation, SocketSample, Tick};
 pub use settings::{
     CHANGE_MIN, ClassSettings, Control, PAYLOAD_SHARE, Rank, START_BIT_PER_S, Settings, SocketRate, State,
-    TRANSFER_SHARE_MIN,
+    TRANSFER_SHARE_MIN, WATCH_S,
 };
+pub use watch::Reaction;
 
-use enforcement::Allocation;
-use episode::{Episode, ForeignQueue, Sending};
+use enforcement::{Allocation, Rates};
+use episode::{Episode, ForeignQueue};
 use growth::{GROWTH_START, Hold};
 use observer::{History, Observer};
 use queue_target::QueueTarget;
 use urgent::{Activities, Ranking};
 
 use crate::SOCKET_RATE_MIN;
+use crate::policy::Policy;
 
 /// Share of the capacity that is used after a queue stood: alone at the bottleneck, and beside other hosts
 /// whose shares are unknown.
 const BETA: [f64; 2] = [0.97, 0.9];
-/// Lowest multiple of the rate that is applied while a queue drains, and the time to drain it, in seconds.
-const DRAIN_MIN: f64 = 0.3;
-const DRAIN_S: f64 = 0.25;
-/// Cut by losses without a long queue, and by a queue that others cause.
-const CUT: f64 = 0.9;
 /// Retransmitted segments in three ticks that mean an overflow: more than this number and this share.
 const LOSS_SEGMENTS: u64 = 4;
 const LOSS_SHARE: f64 = 0.02;
@@ -73,8 +71,15 @@ pub struct Law {
     hosts: u32,
     /// What UDP sockets send, by class.
     datagrams: Vec<f64>,
-    /// Of the last tick.
+    /// Of the last tick, with what was seen of messages since.
     seen: Observation,
+    samples: Vec<SocketSample>,
+    /// Rate of bulk but for messages on their way, and when these last left it less.
+    beside_none: f64,
+    cut_ns: Option<u64>,
+    /// What bulk might send since the last tick, in bits, and when `applied` was set.
+    applied_bits: f64,
+    applied_ns: u64,
 }
 
 impl Law {
@@ -103,7 +108,24 @@ impl Law {
             hosts: 1,
             datagrams: Vec::new(),
             seen: Observation::default(),
+            samples: Vec::new(),
+            beside_none: bulk,
+            cut_ns: None,
+            applied_bits: 0.0,
+            applied_ns: 0,
         }
+    }
+
+    /// Beside other hosts, a given capacity is not this host's own: it begins with little.
+    pub fn of_policy(policy: &Policy) -> Self {
+        let mut settings = Settings::from_policy(policy);
+        if policy.bottleneck.coordinator.is_none() {
+            return Self::new(settings);
+        }
+        settings.start_bit_per_s = settings.start_bit_per_s.min(START_BIT_PER_S);
+        let mut law = Self::new(settings);
+        law.set_beside_others();
+        law
     }
 
     /// Sets the size of a class's messages, in bytes, once it is learned.
@@ -157,6 +179,16 @@ impl Law {
         let capacity = self.lease(now_ns).and_then(|lease| lease.capacity_bit_per_s).unwrap_or(self.capacity);
         let seen = self.observer.observe(now_ns, dt_s, capacity, &self.settings, samples);
         let (mut control, ranking) = self.decide(now_ns, elapsed_s, &seen);
+        self.seen = seen;
+        self.samples.clear();
+        self.samples.extend_from_slice(samples);
+        let rates = self.rates(now_ns, &ranking);
+        (control.rates, control.class_rates) = (rates.changed, rates.of_class);
+        control
+    }
+
+    /// What sockets get now.
+    fn rates(&mut self, now_ns: u64, ranking: &Ranking) -> Rates {
         let leased = self.leased_parts(now_ns);
         let limits = self.leased_limits(now_ns, &ranking.limits);
         let allocation = Allocation {
@@ -164,13 +196,10 @@ impl Law {
             leased: leased.as_deref(),
             limits: &limits,
             classes: &ranking.classes,
-            seen: &seen.classes,
+            seen: &self.seen.classes,
             datagrams: &self.datagrams,
         };
-        let rates = enforcement::rates(&allocation, &self.settings, &mut self.observer, samples);
-        (control.rates, control.class_rates) = (rates.changed, rates.of_class);
-        self.seen = seen;
-        control
+        enforcement::rates(&allocation, &self.settings, &mut self.observer, &self.samples)
     }
 
     /// Since the tick before; `None` at the first.
@@ -186,6 +215,7 @@ impl Law {
         if elapsed_s.is_some() && !is_late {
             self.urgent.observe(now_ns, dt_s, &seen.classes);
         }
+        self.account(now_ns);
         let allocatable = self.allocatable(now_ns);
         let ranking =
             self.urgent.ranking(now_ns, allocatable, &self.settings, &seen.classes, &self.datagrams);
@@ -200,16 +230,11 @@ impl Law {
             self.history.push(seen.tick);
             self.follow(now_ns, dt_s, seen, &ranking)
         };
-        let (floor, ceiling) = match state {
-            // The coordinator keeps the bounds of the policy.
-            State::Leased => (0.0, f64::INFINITY),
-            _ => self.settings.bulk_bounds(),
-        };
-        let ceiling = ceiling.min(self.settings.given_bit_per_s.unwrap_or(f64::INFINITY));
-        // No socket is paced at less, so that bulk as a whole is not either.
-        let floor = floor.max(SOCKET_RATE_MIN * seen.bulk_active as f64);
-        self.bulk = self.bulk.clamp(floor, ceiling.max(floor));
-        self.applied = self.applied.clamp(floor, ceiling.max(floor));
+        let [floor, ceiling] = self.bounds(state, seen);
+        self.bulk = self.bulk.clamp(floor, ceiling);
+        self.beside_none = self.applied.clamp(floor, ceiling);
+        self.make_room_for_messages(now_ns, state, queue_s, &ranking, [floor, ceiling]);
+        self.applied_bits = 0.0;
         let known = self.known_capacity(state);
         let control = Control {
             state,
@@ -222,6 +247,19 @@ impl Law {
             class_rates: Vec::new(),
         };
         (control, ranking)
+    }
+
+    /// Least and greatest rate of all bulk.
+    fn bounds(&self, state: State, seen: &Observation) -> [f64; 2] {
+        let (floor, ceiling) = match state {
+            // The coordinator keeps the bounds of the policy.
+            State::Leased => (0.0, f64::INFINITY),
+            _ => self.settings.bulk_bounds(),
+        };
+        let ceiling = ceiling.min(self.settings.given_bit_per_s.unwrap_or(f64::INFINITY));
+        // No socket is paced at less, so that bulk as a whole is not either.
+        let floor = floor.max(SOCKET_RATE_MIN * seen.bulk_active as f64);
+        [floor, ceiling.max(floor)]
     }
 
     /// A tick in time: the state, and the delay by the queue in seconds.
@@ -249,9 +287,8 @@ impl Law {
             return (State::Leased, queue_s);
         }
         if let Some(given) = self.settings.given_bit_per_s.filter(|_| !self.is_beside_others) {
-            self.capacity = given;
-            self.bulk = (given - ranking.urgent - self.datagrams(false)).max(0.0);
-            (self.applied, self.episode) = ((self.bulk - self.datagrams(true)).max(0.0), None);
+            (self.capacity, self.episode) = (given, None);
+            self.fill(given, ranking);
             return (State::Given, queue_s);
         }
         if seen.bulk_active == 0 && seen.tick.bulk_bit_per_s == 0.0 {
@@ -281,9 +318,15 @@ impl Law {
         let state = if queue_s > limit_s || is_overflow {
             self.make_room(now_ns, dt_s, seen, ranking, queue_s, limit_s)
         } else {
-            self.grow(now_ns, seen, ranking, queue_s, limit_s)
+            self.grow(now_ns, dt_s, seen, ranking, queue_s, limit_s)
         };
         (state, Some(queue_s))
+    }
+
+    /// Bulk gets what urgent messages leave of a capacity that is given.
+    fn fill(&mut self, given: f64, ranking: &Ranking) {
+        self.bulk = (given - ranking.urgent - self.datagrams(false)).max(0.0);
+        self.applied = (self.bulk - self.datagrams(true)).max(0.0);
     }
 
     /// Delay by the queue, in seconds: by round-trip times, or by Little's law if more is on its way than
@@ -317,43 +360,6 @@ impl Law {
             self.bulk = (self.bulk / 2.0).max(START_BIT_PER_S);
         }
         self.applied = self.bulk;
-    }
-
-    /// A queue stands: estimate the capacity, and leave room for it to drain.
-    fn make_room(
-        &mut self,
-        now_ns: u64,
-        dt_s: f64,
-        seen: &Observation,
-        ranking: &Ranking,
-        queue_s: f64,
-        limit_s: f64,
-    ) -> State {
-        let urgent = self.history.urgent(1);
-        let sending = Sending { applied: self.applied, urgent, delivered: self.history.delivered(1) };
-        let Some(episode) = &mut self.episode else {
-            self.episode = Some(Episode::new(self.bulk, sending.delivered, queue_s));
-            return State::Draining;
-        };
-        self.capacity = episode.estimate(self.capacity, sending, queue_s, seen.base_s, dt_s);
-        self.confirmed = Some(self.capacity);
-        self.hold.confirmed(now_ns, self.capacity);
-        self.growth = GROWTH_START;
-        let (before, is_foreign) = (episode.bulk_before, episode.is_foreign());
-        if is_foreign {
-            self.episode = None;
-            self.foreign = Some(ForeignQueue::new(now_ns, queue_s, sending.delivered));
-            self.bulk = CUT * before;
-            self.applied = self.bulk;
-            return State::Foreign;
-        }
-        let fits = self.beta() * self.capacity - ranking.urgent;
-        // Losses without a long queue say less than a queue does, and undo nothing that a queue has shown.
-        let least = if queue_s > limit_s { 0.0 } else { CUT * self.bulk };
-        self.bulk = fits.max(least).min(before).max(0.0);
-        let drained = self.bulk - self.capacity * (queue_s - limit_s / 2.0) / DRAIN_S;
-        self.applied = drained.max(DRAIN_MIN * self.bulk).min(self.bulk);
-        State::Draining
     }
 }
 

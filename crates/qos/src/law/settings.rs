@@ -10,6 +10,8 @@ pub const START_BIT_PER_S: f64 = 5e6;
 pub const PAYLOAD_SHARE: f64 = 1448.0 / 1514.0;
 /// Share of the target that is left at least for the transfer, however long the overhead.
 pub const TRANSFER_SHARE_MIN: f64 = 0.1;
+/// How often watched sockets are looked at between ticks, in seconds.
+pub const WATCH_S: f64 = 0.005;
 /// Smaller changes of a rate are not worth a system call.
 pub const CHANGE_MIN: f64 = 0.02;
 /// A target for a policy without urgent classes: queues stay below 20 ms.

@@ -1,7 +1,7 @@
 //! What urgent classes send and need.
 
 use super::observer::ClassSeen;
-use super::settings::{ClassSettings, Settings};
+use super::settings::{ClassSettings, Settings, WATCH_S};
 use crate::need::KAPPA;
 use crate::rank::{self, Class, Urgent};
 
@@ -16,6 +16,9 @@ const LONG_S: f64 = 2.0;
 /// in less than this share of the ticks.
 const SPARSE: f64 = 2.0;
 const SPARSE_TICKS: f64 = 0.75;
+
+/// What a bulk socket has at least beside a message of a class that lends: a segment every 46 ms.
+const LENT_SOCKET_MIN: f64 = 250e3;
 
 /// One class of the policy over time. Rates in bit/s.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +71,8 @@ pub struct Ranking {
     pub limits: Vec<Option<f64>>,
     /// What bulk leaves to all of them.
     pub urgent: f64,
+    /// What messages on their way need beyond it: bulk leaves this, too, until they have arrived.
+    pub for_messages: f64,
     /// The same while what sparse messages need is kept free.
     pub urgent_held: f64,
     /// What sparse messages need beyond what they send.
@@ -75,18 +80,41 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    /// Whether an urgent message is on its way.
-    pub fn is_active(&self) -> bool {
-        self.classes.iter().any(|class| matches!(class, Class::Urgent(urgent) if urgent.is_active))
+    /// Whether a message is on its way for which bulk does not make room at once.
+    pub fn is_active_and_not_watched(&self) -> bool {
+        let is = |class: &Class| matches!(class, Class::Urgent(of) if of.is_active && !of.is_watched);
+        self.classes.iter().any(is)
+    }
+}
+
+/// Share of a class's need that must be free before messages begin that may take `transfer_s`, if others
+/// follow after `follow_s`.
+fn early_share(transfer_s: f64, follow_s: f64) -> f64 {
+    (1.0 - (1.0 - KAPPA) * transfer_s / follow_s).clamp(0.0, 1.0)
+}
+
+/// What bulk leaves to a class for good: a watched one is left what it needs once it sends.
+fn lasting(class: &Class, kept: f64) -> f64 {
+    match class {
+        Class::Urgent(urgent) if urgent.is_watched => {
+            urgent.sent.max(urgent.early_share * urgent.full_need).min(kept)
+        }
+        _ => kept,
     }
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Activities {
     classes: Vec<Activity>,
+    watched: Vec<bool>,
 }
 
 impl Activities {
+    /// Sets which classes of the policy are watched between ticks.
+    pub fn set_watched(&mut self, classes: Vec<bool>) {
+        self.watched = classes;
+    }
+
     /// Takes a tick of the policy's classes.
     pub fn observe(&mut self, now_ns: u64, dt_s: f64, seen: &[ClassSeen]) {
         self.classes.resize(seen.len(), Activity::default());
@@ -105,15 +133,22 @@ impl Activities {
         seen: &[ClassSeen],
         datagrams: &[f64],
     ) -> Ranking {
-        let classes = self.ranked(now_ns, settings, seen, datagrams);
+        let mut classes = self.ranked(now_ns, settings, seen, datagrams);
+        self.lend(allocatable, settings, seen, &mut classes);
         let is_given = settings.given_bit_per_s.is_some();
         let held = rank::held(allocatable.unwrap_or(f64::INFINITY), &classes, is_given);
         let limits = rank::limits(allocatable, &classes, &held);
         // An estimate is of what is sent: what may be sent does not fill the link yet.
         let at_once = if is_given { &limits[..] } else { &[] };
         let kept = rank::kept_from_bulk(&classes, &held, at_once);
-        let (sparse, urgent_held) = self.sparse(&rank::wanted(&classes), &kept);
-        Ranking { urgent: kept.iter().sum(), urgent_held, sparse, classes, limits }
+        // What is learned of the link must not depend on which messages are on their way.
+        let lasting: Vec<f64> = match is_given {
+            true => kept.clone(),
+            false => classes.iter().zip(&kept).map(|(class, kept)| lasting(class, *kept)).collect(),
+        };
+        let (sparse, urgent_held) = self.sparse(&classes, &rank::wanted(&classes), &lasting);
+        let for_messages = kept.iter().zip(&lasting).map(|(kept, lasting)| kept - lasting).sum();
+        Ranking { urgent: lasting.iter().sum(), for_messages, urgent_held, sparse, classes, limits }
     }
 
     /// The classes of the policy as they are ranked. `datagrams`: what their UDP sockets send, in bit/s.
@@ -123,9 +158,7 @@ impl Activities {
             let of_datagrams = datagrams.get(at).copied().unwrap_or(0.0);
             classes.push(match *class {
                 ClassSettings::Urgent { target_s, rank, .. } => {
-                    // From when a message begins to when other classes follow.
                     let follow_s = settings.period_s + settings.delay_s + seen.base_s;
-                    let early_s = (1.0 - KAPPA) * (target_s - seen.base_s) / follow_s;
                     let own = class.message_need(seen.base_s);
                     Class::Urgent(Urgent {
                         priority: rank.priority,
@@ -138,9 +171,10 @@ impl Activities {
                         active_need: seen.active_need,
                         is_active: seen.active > 0,
                         sent: self.classes.get(at).map_or(0.0, Activity::mean),
-                        early_share: (1.0 - early_s).clamp(0.0, 1.0),
+                        early_share: early_share(target_s - seen.base_s, follow_s),
                         is_expected: settings.given_bit_per_s.is_some()
                             || self.classes.get(at).is_some_and(|class| class.is_expected(now_ns)),
+                        is_watched: false,
                     })
                 }
                 ClassSettings::Bulk { weight, floor, .. } => {
@@ -165,11 +199,45 @@ impl Activities {
         classes
     }
 
+    /// Watched classes lend what they need, if it is much more than what they send, and if bulk sockets are
+    /// not slowed so far beside a message that the pacing of their next segment outlasts it.
+    fn lend(&self, allocatable: Option<f64>, settings: &Settings, seen: &[ClassSeen], classes: &mut [Class]) {
+        let is_bulk = |class: &Class| matches!(class, Class::Bulk { .. });
+        let of_bulk = classes.iter().zip(seen).filter(|(class, _)| is_bulk(class));
+        let bulk_sockets: usize = of_bulk.map(|(_, seen)| seen.active).sum();
+        let least = LENT_SOCKET_MIN * bulk_sockets as f64;
+        let is_enough = |need: f64| allocatable.is_none_or(|allocatable| allocatable - need >= least);
+        let of_classes = self.watched.iter().zip(&self.classes).zip(seen).enumerate();
+        for (at, ((is_watched, activity), seen)) in of_classes {
+            let (Some(Class::Urgent(urgent)), Some((target_s, _))) =
+                (classes.get_mut(at), settings.classes[at].message())
+            else {
+                continue;
+            };
+            let is_known = settings.given_bit_per_s.is_some();
+            let is_sparse = is_known || activity.busy < SPARSE_TICKS;
+            let is_lent = *is_watched && is_sparse && is_enough(urgent.message_need);
+            if is_lent && urgent.need() + urgent.next_message() > SPARSE * activity.long {
+                urgent.is_watched = true;
+                // Less is sent in front of what the message has left to send.
+                urgent.early_share = early_share(target_s - seen.base_s, WATCH_S);
+            }
+        }
+    }
+
     /// Need in bit/s that is kept free of bulk for classes of sparse messages, and what all urgent classes
     /// are to have then: `wanted` for these, `kept` for others.
-    fn sparse(&self, wanted: &[f64], kept: &[f64]) -> (f64, f64) {
+    fn sparse(&self, classes: &[Class], wanted: &[f64], kept: &[f64]) -> (f64, f64) {
         let (mut sparse, mut all) = (0.0, 0.0);
-        for ((class, wanted), kept) in self.classes.iter().zip(wanted).zip(kept) {
+        for (((class, of), wanted), kept) in self.classes.iter().zip(classes).zip(wanted).zip(kept) {
+            if let Class::Urgent(urgent) = of
+                && urgent.is_watched
+            {
+                // Messages are not to meet the queue of a search.
+                sparse += (urgent.message_need - class.long).max(0.0);
+                all += kept;
+                continue;
+            }
             let is_sparse = class.busy < SPARSE_TICKS && *wanted > SPARSE * class.long;
             sparse += if is_sparse { wanted - class.long } else { 0.0 };
             all += if is_sparse { *wanted } else { *kept };
@@ -214,11 +282,13 @@ mod tests {
         assert!(!of(&activities, EXPECTED_NS + TICK_NS).is_expected);
         // 0.15 x 80 ms of the 50 ms until the next tick.
         assert!((urgent.early_share - 0.76).abs() < 1e-9 && urgent.full_need == 2.0 * urgent.message_need);
-        assert_eq!(activities.sparse(&[6e6], &[9e6]).1, 9e6, "it may be the first of many");
+        let class = [Class::Urgent(urgent)];
+        let sparse = |activities: &Activities| activities.sparse(&class, &[6e6], &[9e6]);
+        assert_eq!(sparse(&activities).1, 9e6, "it may be the first of many");
         (4..40).for_each(|tick| activities.observe(tick * TICK_NS, 0.05, &[ClassSeen::default()]));
-        assert_eq!(activities.sparse(&[6e6], &[9e6]).1, 6e6);
+        assert_eq!(sparse(&activities).1, 6e6);
         (40..400).for_each(|tick| activities.observe(tick * TICK_NS, 0.05, &[sending]));
-        assert_eq!(activities.sparse(&[6e6], &[9e6]), (0.0, 9e6));
+        assert_eq!(sparse(&activities), (0.0, 9e6));
     }
 
     #[test]

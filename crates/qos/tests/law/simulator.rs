@@ -10,6 +10,7 @@ use crate::flow::{Flow, MSS, Receiver, Schedule};
 
 const STEP_US: u64 = 250;
 const TICK_US: u64 = 50_000;
+const WATCH_US: u64 = (qos::law::WATCH_S * 1e6) as u64;
 const BULK_CLASS: usize = 0;
 const URGENT_CLASS: usize = 1;
 
@@ -25,6 +26,14 @@ struct Packet {
 pub struct Host {
     pub law: Law,
     pub flows: std::ops::Range<usize>,
+    /// Flows of the urgent classes that were seen to send.
+    sending: Vec<(u64, bool)>,
+}
+
+impl Host {
+    fn new(settings: Settings, flows: std::ops::Range<usize>) -> Self {
+        Self { law: Law::new(settings), flows, sending: Vec::new() }
+    }
 }
 
 /// One tick of one host.
@@ -62,6 +71,8 @@ pub struct Simulator {
     pub message_bytes: f64,
     pub message_every_us: u64,
     pub has_bulk: bool,
+    /// Whether urgent sockets are looked at between ticks.
+    pub is_watched: bool,
     /// Bulk flows that have nothing to send.
     pub silent: std::ops::Range<usize>,
     /// Until then no tick is made.
@@ -84,7 +95,7 @@ impl Simulator {
                 .iter()
                 .map(|(class, schedule)| Flow { schedule: Some(*schedule), ..Flow::new(*class, true) }),
         );
-        this.hosts = vec![Host { law: Law::new(settings), flows: 0..this.flows.len() }];
+        this.hosts = vec![Host::new(settings, 0..this.flows.len())];
         this
     }
 
@@ -106,7 +117,7 @@ impl Simulator {
                     ClassSettings::Urgent { target_s, message_bytes, rank: Rank::default() },
                 ],
             };
-            all.push(Host { law: Law::new(settings), flows: first..flows.len() });
+            all.push(Host::new(settings, first..flows.len()));
         }
         Self {
             now_us: 0,
@@ -129,6 +140,7 @@ impl Simulator {
             message_bytes,
             message_every_us: 50_000,
             has_bulk: true,
+            is_watched: true,
             silent: 0..0,
             stalled_until_us: 0,
             random: fastrand::Rng::with_seed(7),
@@ -155,8 +167,13 @@ impl Simulator {
             if let Some(coordination) = &mut self.coordination {
                 coordination.step(self.now_us);
             }
-            if self.now_us.is_multiple_of(TICK_US) && self.now_us >= self.stalled_until_us {
+            if self.now_us < self.stalled_until_us {
+                continue;
+            }
+            if self.now_us.is_multiple_of(TICK_US) {
                 self.tick();
+            } else if self.is_watched && self.now_us.is_multiple_of(WATCH_US) {
+                self.watch();
             }
         }
     }
@@ -258,12 +275,37 @@ impl Simulator {
         }
     }
 
+    fn watch(&mut self) {
+        for host in &mut self.hosts {
+            let mut changed = Vec::new();
+            for (id, was_sending) in &mut host.sending {
+                let flow = &self.flows[*id as usize];
+                let is_sending = flow.inflight > 0 || flow.backlog_bytes > 0.0;
+                if std::mem::replace(was_sending, is_sending) != is_sending {
+                    changed.push((*id, is_sending));
+                }
+            }
+            if changed.is_empty() {
+                continue;
+            }
+            let reaction = host.law.follow_messages(self.now_us * 1000, &changed);
+            for rate in reaction.into_iter().flat_map(|reaction| reaction.rates) {
+                self.flows[rate.id as usize].pacing_bit_per_s = rate.bit_per_s;
+            }
+        }
+    }
+
     fn tick(&mut self) {
         for at in 0..self.hosts.len() {
             let range = self.hosts[at].flows.clone();
             let samples: Vec<SocketSample> =
                 range.clone().map(|flow| self.flows[flow].sample(flow, self.now_us)).collect();
+            let urgent = samples.iter().filter(|sample| sample.class != BULK_CLASS);
+            self.hosts[at].sending = urgent.map(|sample| (sample.id, sample.is_active())).collect();
             let law = &mut self.hosts[at].law;
+            if self.is_watched {
+                law.set_watched(vec![true; law.settings().classes.len()]);
+            }
             let control = match &mut self.coordination {
                 Some(coordination) => coordination.tick(at, law, self.now_us, &samples),
                 None => law.tick(self.now_us * 1000, &samples),

@@ -27,7 +27,7 @@ const REQUIREMENT_LINES: usize = 3;
 pub fn brief(run: &Run, extras: &Extras, style: Style, page: Option<&str>) -> String {
     let style = Style { width: style.width.min(COLUMNS), ..style };
     let requirements = requirements(run, extras.specs, &style);
-    let rest = rest(run, &style, page);
+    let rest = rest(run, extras, &style, page);
     let doubts: Vec<_> =
         doubt_texts(run).iter().map(|text| toned(&style, Tone::Odd, "Doubt: ", text)).collect();
     let after = requirements.lines().count() + rest.lines().count() + usize::from(!doubts.is_empty());
@@ -94,8 +94,9 @@ pub(super) fn as_fits(all: &[String], what: &str, lines: usize) -> String {
 }
 
 /// Where everything else is. A path that is broken cannot be copied, so these are not wrapped.
-fn rest(run: &Run, style: &Style, page: Option<&str>) -> String {
-    let all = style.paint(Tone::Faint, &format!("All numbers: kagiri runs show {}", plain(&run.run)));
+fn rest(run: &Run, extras: &Extras, style: &Style, page: Option<&str>) -> String {
+    let program = extras.program.unwrap_or("kagiri");
+    let all = style.paint(Tone::Faint, &format!("All numbers: {program} runs show {}", plain(&run.run)));
     let page = page.map(|path| format!("Report: {}\n", plain(path))).unwrap_or_default();
     format!("{all}\n{page}")
 }

@@ -28,6 +28,7 @@ const EXTRAS: Extras = Extras {
         ..Presentation::DEFAULT
     },
     command: Some("kagiri stream --bitrate 25Mbit/s --max 8 --hold 10s"),
+    program: None,
 };
 
 /// The words of a page, without its marks: what a snapshot of the figures' coordinates would drown.

@@ -3,7 +3,7 @@
 use crate::common::{arbitrary, begun, run, trial};
 use base::outcome::{Certainty, LoadMetric, Resource, Run, State};
 use proptest::prelude::*;
-use store::{Filter, Store, StoreError, export, read_export};
+use store::{Filter, Store, StoreError, export, read_export, resolve_among};
 use tempfile::TempDir;
 
 fn new_store() -> (TempDir, Store) {
@@ -106,6 +106,11 @@ fn runs_are_listed_newest_first_and_filtered() {
     assert_eq!((summary.limit, summary.certainty), (Resource::Cpu, Certainty::Confirmed));
 }
 
+/// What is meant among the listed runs, without the store.
+fn among(store: &Store, text: &str) -> Result<String, StoreError> {
+    resolve_among(&store.list(&Filter::default()).unwrap(), text)
+}
+
 #[test]
 fn run_is_found_by_id_prefix_name_and_last() {
     let (dir, mut store) = new_store();
@@ -123,12 +128,17 @@ fn run_is_found_by_id_prefix_name_and_last() {
     ] {
         assert_eq!(found(text).unwrap(), id);
         assert_eq!(store.resolve_id(text).unwrap(), id);
+        assert_eq!(among(&store, text).unwrap(), id);
     }
-    assert!(message(store.resolve_id("20261121")).contains("20261121-1 or 20261121-12"));
+    for meant in [store.resolve_id("20261121"), among(&store, "20261121")] {
+        assert!(message(meant).contains("20261121-1 or 20261121-12"));
+    }
     assert!(message(found("20261121")).contains("20261121-1 or 20261121-12"));
     assert!(matches!(found("last~3"), Err(StoreError::NoneMeasured { .. })));
+    assert!(matches!(among(&store, "last~3"), Err(StoreError::NoneMeasured { .. })));
     for text in ["%", "", "2026112_", "lost"] {
         assert!(matches!(found(text), Err(StoreError::NoRun { .. })), "{text}");
+        assert!(matches!(among(&store, text), Err(StoreError::NoRun { .. })), "{text}");
     }
     let file = dir.path().join("elsewhere.json");
     std::fs::write(&file, export(&run("elsewhere")).unwrap()).unwrap();
@@ -160,6 +170,10 @@ fn last_means_last_run_with_trials() {
     store.save(&at("typo-again", 5, false)).unwrap();
     let found = |text: &str| store.resolve(text).map(|run| run.run);
     assert_eq!((found("last").unwrap(), found("last~1").unwrap()), ("two".into(), "one".into()));
+    assert_eq!(
+        (among(&store, "last").unwrap(), among(&store, "last~1").unwrap()),
+        ("two".into(), "one".into())
+    );
     assert!(found("last~2").is_err());
     // Nothing is lost: they are listed, and shown by their ids.
     assert_eq!(store.list(&Filter::default()).unwrap().len(), 5);

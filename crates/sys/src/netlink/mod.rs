@@ -1,6 +1,7 @@
 //! What the kernel reports and changes only over netlink(7): the queue in front of a link ([`Queue`]), the
 //! rate at which it is held ([`rate_of`]), the connections of a server ([`Connections`]), what waits in
-//! sockets ([`Sockets`]), the state of all flows ([`FlowSampler`]), and queueing disciplines.
+//! sockets ([`Sockets`], of single ones [`SocketProbe`]), the state of all flows ([`FlowSampler`]), and
+//! queueing disciplines.
 //!
 //! The readers open a socket once, in the network namespace that is asked about, and ask through it as often
 //! as they like; nothing is started, and nothing needs root but entering another namespace.
@@ -11,6 +12,7 @@ mod flow_sampler;
 mod namespace;
 mod queue;
 mod rate;
+mod socket_probe;
 mod sockets;
 pub(crate) mod traffic_control;
 
@@ -31,6 +33,7 @@ pub use flow_sampler::FlowSampler;
 pub use namespace::{NamespaceId, OpenNamespace};
 pub use queue::{Queue, QueueReading};
 pub use rate::rate_of;
+pub use socket_probe::SocketProbe;
 pub use sockets::{SocketState, Sockets, inodes_of};
 
 /// The kernel answers at once; this bounds only unforeseen delays.
@@ -105,10 +108,45 @@ impl Netlink {
         Err(io::ErrorKind::TimedOut.into())
     }
 
+    /// Asks for single objects with messages of type `kind` in one call, and hands the place of each in
+    /// `payloads` with its answer to `take`; `None`: the kernel has no such object.
+    fn ask_each(
+        &mut self,
+        kind: u16,
+        payloads: &[[u8; 56]],
+        take: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> io::Result<()> {
+        let first = self.sequence.wrapping_add(1);
+        self.request.clear();
+        payloads.iter().for_each(|payload| self.add(kind, 0, payload));
+        send(self.socket.as_raw_fd(), &self.request, MsgFlags::empty())?;
+        let mut left = payloads.len();
+        while left > 0 {
+            let got = self.receive()?;
+            for message in messages(&self.buffer[..got]) {
+                let at = message.sequence.wrapping_sub(first) as usize;
+                if at >= payloads.len() {
+                    continue;
+                }
+                left = left.saturating_sub(1);
+                let is_error = i32::from(message.kind) == libc::NLMSG_ERROR;
+                take(at, (!is_error).then_some(message.payload));
+            }
+        }
+        Ok(())
+    }
+
     fn send(&mut self, kind: u16, flags: libc::c_int, payload: &[u8]) -> io::Result<()> {
+        self.request.clear();
+        self.add(kind, flags, payload);
+        send(self.socket.as_raw_fd(), &self.request, MsgFlags::empty())?;
+        Ok(())
+    }
+
+    /// Adds a message to the request. Its length must be a multiple of 4 if another one follows.
+    fn add(&mut self, kind: u16, flags: libc::c_int, payload: &[u8]) {
         self.sequence = self.sequence.wrapping_add(1);
         let message = &mut self.request;
-        message.clear();
         message.extend_from_slice(&((HEADER_BYTES + payload.len()) as u32).to_ne_bytes());
         message.extend_from_slice(&kind.to_ne_bytes());
         message.extend_from_slice(&((libc::NLM_F_REQUEST | flags) as u16).to_ne_bytes());
@@ -116,8 +154,6 @@ impl Netlink {
         // The kernel's port is 0, and it fills in ours.
         message.extend_from_slice(&[0; 4]);
         message.extend_from_slice(payload);
-        send(self.socket.as_raw_fd(), message, MsgFlags::empty())?;
-        Ok(())
     }
 
     fn receive(&mut self) -> io::Result<usize> {

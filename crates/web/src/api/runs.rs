@@ -89,6 +89,7 @@ fn entry(run: &RunSummary, annotation: &Annotation) -> Value {
         "trials": run.trials,
         "tags": annotation.tags,
         "note": annotation.note,
+        "summary": run,
     })
 }
 

@@ -114,7 +114,7 @@ impl<'a> Follower<'a> {
             let mut all = self.jobs.lock();
             let Some(job) = all.get_mut(self.id) else { return };
             (job.state, job.message) = how_it_ended(job, code, &stderr);
-            (job.ended, job.process) = (Some(Timestamp::now()), None);
+            (job.ended, job.process, job.exit_code) = (Some(Timestamp::now()), None, code);
             if matches!(job.kind, Kind::Tune(_)) {
                 let text = fs::read(files::stdout_file(&folder)).unwrap_or_default();
                 job.answer = serde_json::from_slice(&text).ok();
@@ -133,8 +133,6 @@ impl<'a> Follower<'a> {
             }
         }
         self.jobs.changed(self.id);
-        let bytes = frame(None, "bye", "{}").into();
-        self.jobs.stream(self.id).send(Chunk { end: None, bytes, is_last: true });
         self.jobs.wake.notify_all();
     }
 }

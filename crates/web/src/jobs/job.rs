@@ -81,6 +81,9 @@ pub struct Job {
     pub process: Option<Process>,
     /// The document of `tune auto`.
     pub answer: Option<Value>,
+    /// Of its process, once that has ended; `None` also if it is unknown.
+    #[serde(default)]
+    pub exit_code: Option<i32>,
     #[serde(default)]
     pub live: LiveState,
 }
@@ -173,6 +176,7 @@ impl Job {
             "tags": self.tags,
             "targets": self.targets.names(host),
             "answer": self.answer,
+            "exit_code": self.exit_code,
         })
     }
 }
@@ -197,6 +201,7 @@ mod tests {
             targets: Targets { is_here: true, ..Targets::default() },
             process: None,
             answer: None,
+            exit_code: None,
             live: LiveState::default(),
         }
     }

@@ -128,6 +128,7 @@ impl Jobs {
             targets: new.targets,
             process: None,
             answer: None,
+            exit_code: None,
             live: LiveState::default(),
         };
         let (id, folder) = (job.id.clone(), self.folder_of(&job.id));
@@ -226,14 +227,17 @@ impl Jobs {
         (!is_used && !self.is_fleet_listed.swap(true, Ordering::Relaxed)).then(|| FleetLock(Arc::clone(self)))
     }
 
-    /// Sends the job as it is now to all who watch.
+    /// Sends the job as it is now to all who watch; if it has ended, nothing follows for those who watch it
+    /// alone.
     fn changed(&self, id: &str) {
         let Ok(view) = self.view(id) else { return };
         let data = view.to_string();
         // It fails only if no viewer is connected.
         let _ = self.changes.send(frame(None, "jobs", &data).into());
-        let bytes = frame(None, "job", &data).into();
-        self.stream(id).send(Chunk { end: None, bytes, is_last: false });
+        let is_last = view["ended"].is_string();
+        let bye = if is_last { frame(None, "bye", "{}") } else { String::new() };
+        let bytes = (frame(None, "job", &data) + &bye).into();
+        self.stream(id).send(Chunk { end: None, bytes, is_last });
     }
 
     /// Stores a changed job. On a full disk, the job goes on; after a restart of the server it is then as it

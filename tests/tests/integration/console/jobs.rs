@@ -106,8 +106,13 @@ fn jobs_on_one_host_queue_and_a_stopped_one_keeps_what_it_measured() {
         console.get(&format!("/jobs/{third}"))["message"].as_str().is_some_and(|text| text.contains("'long'"))
     });
     console.answered("DELETE", &format!("/jobs/{long}"), &Value::Null, 409);
+    let mut viewer = watched(&console, &third, "");
+    let viewing = std::thread::spawn(move || viewer.events(|name, _| name == "bye"));
     console.answered("POST", &format!("/jobs/{third}/stop"), &Value::Null, 202);
     assert_eq!(console.get(&format!("/jobs/{third}"))["state"], "interrupted");
+    // Its viewers hear that nothing follows, too.
+    let heard = viewing.join().expect("a viewer");
+    assert!(heard.last().is_some_and(|(name, ..)| name == "bye"), "{heard:?}");
     console.answered("POST", &format!("/jobs/{long}/stop"), &Value::Null, 202);
     let stopped = console.until(&long, &["interrupted"]);
     let run = console.get(&format!("/runs/{}", stopped["run"].as_str().expect("a run")));

@@ -6,6 +6,7 @@ mod hosts;
 mod jobs;
 mod pages;
 mod policies;
+mod remote;
 mod request;
 mod settings;
 mod storage;

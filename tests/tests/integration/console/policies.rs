@@ -103,6 +103,10 @@ fn policy_is_applied_to_a_running_program_replaced_and_ended() {
             |socket: &Value| socket["verified_bit_per_s"].as_f64().is_some_and(|rate| rate < 2.1e7);
         sockets.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(is_verified))
     });
+    let shown = console.command(&["qos", "status"]).code(0).stdout;
+    assert!(shown.contains("eth0") && shown.contains("sockets as asked (sock_diag)"), "{shown}");
+    let document = console.command(&["qos", "status", "--json"]).code(0).json();
+    assert_eq!(document["policies"][0]["pid"], console.get("/qos")["policies"][0]["pid"]);
     // Two people: the second one does not undo what the first one has applied, unless that is asked for.
     let second = console.answered("POST", "/qos/apply", &applied("eth0", "40Mbit/s"), 409);
     assert!(second["error"]["message"].as_str().is_some_and(|text| text.contains("replace")), "{second}");

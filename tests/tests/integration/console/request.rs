@@ -67,6 +67,14 @@ impl<'a> Inside<'a> {
         self.answered("GET", path, &Value::Null, 200)
     }
 
+    /// A command of another program, for this console.
+    pub fn command(&self, words: &[&str]) -> Ended {
+        let mut command = self.world.command(words);
+        command.env("KAGIRI_CONSOLE", format!("http://{}", self.console.address));
+        command.env("KAGIRI_TOKEN", &self.console.token);
+        Live::start(self.net.on_with_mounts("a", &command)).end(PATIENCE)
+    }
+
     /// Ends the server by a signal.
     pub fn end(self, signal: Signal) -> Ended {
         self.console.end(signal)

@@ -216,7 +216,7 @@ impl Run {
             // After a stall no ticks are made up for.
             let period = Duration::from_secs_f64(daemon.period_s());
             next = (next + period).max(Instant::now());
-            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            daemon.wait(next)?;
         }
         record.age_s = begun.elapsed().as_secs_f64();
         Ok(())

@@ -10,14 +10,16 @@ use clap::Args;
 use qos::daemon::{ClassStatus, DatagramStatus, HostsStatus, LeaseState, SocketStatus, Status};
 use report::terminal::{Style, words_table};
 use report::text::{clipped, plain};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sys::clock::Deadline;
+use web::client::Client;
 
 use super::record::{self, Record};
 use super::{COLUMNS, check_root, fitted};
-use crate::exit::{Code, Outcome};
+use crate::exit::{Code, Failure, Outcome};
 use crate::json_document::Document;
 use crate::output;
+use crate::remote::failure;
 use crate::stop::stop_flag;
 
 const NAME_COLUMNS: usize = 16;
@@ -45,18 +47,31 @@ pub struct ShowStatus {
     watch: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct StatusDocument {
     policies: Vec<Record>,
 }
 
+/// Reads the policies in force.
+type Read<'a> = dyn Fn() -> Result<Vec<Record>, Failure> + 'a;
+
 impl ShowStatus {
     pub fn run(self) -> Outcome {
         check_root("qos status reads what programs of root wrote")?;
+        self.show(&|| Ok(record::in_force()?))
+    }
+
+    /// The policies in force on a console's host.
+    pub fn run_on(self, console: &Client) -> Outcome {
+        let read = || console.qos_status().map(|read: StatusDocument| read.policies).map_err(failure);
+        self.show(&read)
+    }
+
+    fn show(self, read: &Read<'_>) -> Outcome {
         if self.watch {
-            return watch();
+            return watch(read);
         }
-        let policies = record::in_force()?;
+        let policies = read()?;
         match self.json {
             true => output::print(&Document::new(&StatusDocument { policies }).text()?)?,
             false => output::print(&answers(&policies))?,
@@ -66,12 +81,12 @@ impl ShowStatus {
 }
 
 /// Shows the answer every second. On a terminal, it takes the place of the one before.
-fn watch() -> Outcome {
+fn watch(read: &Read<'_>) -> Outcome {
     let stop = stop_flag()?;
     let is_terminal = std::io::stdout().is_terminal();
     let mut lines = 0;
     while !stop.load(Ordering::Relaxed) {
-        let text = answers(&record::in_force()?);
+        let text = answers(&read()?);
         let begin = match (is_terminal, lines) {
             (_, 0) => String::new(),
             // Up to the first line, and clear all below (console_codes(4)).

@@ -4,12 +4,11 @@ use base::format::plural;
 use base::outcome::State;
 use report::terminal::{Entry, list_table};
 use report::text::{clipped, plain};
-use run::recover::complete_summary;
-use run::registry::BUILT_IN;
-use store::{Filter, RunSummary};
+use store::RunSummary;
 
 use crate::exit::{Code, Outcome};
-use crate::{dirs, output, resume};
+use crate::remote::Source;
+use crate::{output, resume};
 
 const LIST_WIDTH_MAX: usize = 100;
 const NAME_WIDTH_LEAST: usize = 8;
@@ -21,18 +20,14 @@ fn is_void(summary: &RunSummary) -> bool {
     summary.state == State::Failed && summary.trials == 0
 }
 
-pub fn list(all: bool, json: bool) -> Outcome {
-    let store = dirs::open_store_to_read()?;
-    let mut summaries = store.list(&Filter::default())?;
-    summaries.iter_mut().try_for_each(|run| complete_summary(&store, run, &BUILT_IN))?;
+pub fn list(source: &Source<'_>, all: bool, json: bool) -> Outcome {
+    let summaries = source.summaries()?;
+    let list_all = format!("{} runs list --all", source.command());
     if json {
         output::print(&(store::printable_json(serde_json::to_string_pretty(&summaries)?) + "\n"))?;
     } else if summaries.is_empty() {
-        let data = dirs::data_dir()?;
-        output::print(&format!(
-            "There are no runs in {} yet; start with 'kagiri survey'.\n",
-            data.display()
-        ))?;
+        let place = source.place()?;
+        output::print(&format!("There are no runs {place} yet; start with 'kagiri survey'.\n"))?;
     } else {
         let void = summaries.iter().filter(|summary| !all && is_void(summary)).count();
         let mut shown: Vec<&RunSummary> =
@@ -47,15 +42,18 @@ pub fn list(all: bool, json: bool) -> Outcome {
         }
         if older > 0 {
             let runs = plural(older as u64, "older run");
-            output::print(&format!("({runs}: 'kagiri runs list --all')\n"))?;
+            output::print(&format!("({runs}: '{list_all}')\n"))?;
         }
         if let left @ 1.. = void {
             let runs = if left == 1 { "1 run that".to_owned() } else { format!("{left} runs that") };
-            output::print(&format!("({runs} failed before a trial was made: 'kagiri runs list --all')\n"))?;
+            output::print(&format!("({runs} failed before a trial was made: '{list_all}')\n"))?;
         }
         if let broken @ 1.. = summaries.iter().filter(|run| resume::is_broken_off(run)).count() {
             let runs = plural(broken as u64, "run");
-            output::print(&format!("({runs} broke off: 'kagiri run --resume RUN' goes on with one)\n"))?;
+            let place = source.where_to_resume();
+            output::print(&format!(
+                "({runs} broke off: 'kagiri run --resume RUN'{place} goes on with one)\n"
+            ))?;
         }
     }
     Ok(Code::Measured)

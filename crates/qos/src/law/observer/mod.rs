@@ -103,23 +103,32 @@ impl Observer {
             if sample.unacked > 0 {
                 seen.slack_bits += 2.0 * 8.0 * f64::from(sample.mss);
             }
-            let Some(settings_of) = settings.classes.get(sample.class) else { continue };
-            let base_s = self.base_s(sample.peer).unwrap_or(0.0);
-            let class = &mut seen.classes[settings.policy_class(sample.class)];
-            class.sockets += 1;
-            class.base_s = class.base_s.max(base_s);
-            if !sample.is_active() {
-                continue;
-            }
-            class.active += 1;
-            class.backlogged += usize::from(sample.notsent_bytes > 0);
-            class.active_need += settings_of.message_need(base_s);
-            if matches!(settings_of, ClassSettings::Bulk { .. }) {
+            if sample.is_active() && is_bulk(settings, sample.class) {
                 seen.bulk_active += 1;
                 seen.bulk_backlogged += usize::from(sample.notsent_bytes > 0);
             }
         }
+        self.count(settings, samples, &mut seen.classes);
         seen
+    }
+
+    /// Counts the sockets of each class of the policy as they are at the moment of the samples.
+    pub fn count(&self, settings: &Settings, samples: &[SocketSample], classes: &mut [ClassSeen]) {
+        for class in &mut *classes {
+            *class = ClassSeen { delivered_bit_per_s: class.delivered_bit_per_s, ..ClassSeen::default() };
+        }
+        for sample in samples {
+            let Some(settings_of) = settings.classes.get(sample.class) else { continue };
+            let Some(class) = classes.get_mut(settings.policy_class(sample.class)) else { continue };
+            let base_s = self.base_s(sample.peer).unwrap_or(0.0);
+            class.sockets += 1;
+            class.base_s = class.base_s.max(base_s);
+            if sample.is_active() {
+                class.active += 1;
+                class.backlogged += usize::from(sample.notsent_bytes > 0);
+                class.active_need += settings_of.message_need(base_s);
+            }
+        }
     }
 
     pub fn base_s(&self, peer: IpAddr) -> Option<f64> {

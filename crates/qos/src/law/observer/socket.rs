@@ -63,6 +63,8 @@ pub struct Socket {
     delivered_before: u32,
     /// Rate that it was given last, in bit/s.
     pub rate_bit_per_s: Option<f64>,
+    /// The lowest that it was given since the last sample.
+    lowest_bit_per_s: Option<f64>,
     /// Rates in force in the last tick and in the one before.
     in_force: [Option<f64>; 2],
 }
@@ -86,7 +88,18 @@ pub struct Progress {
 
 impl Socket {
     pub fn new(sample: SocketSample) -> Self {
-        Self { last: sample, delivered_before: 0, rate_bit_per_s: None, in_force: [None; 2] }
+        Self {
+            last: sample,
+            delivered_before: 0,
+            rate_bit_per_s: None,
+            lowest_bit_per_s: None,
+            in_force: [None; 2],
+        }
+    }
+
+    pub fn set_rate(&mut self, bit_per_s: f64) {
+        self.rate_bit_per_s = Some(bit_per_s);
+        self.lowest_bit_per_s = Some(self.lowest_bit_per_s.map_or(bit_per_s, |lowest| lowest.min(bit_per_s)));
     }
 
     /// Compares with the last sample. `None`: no time has passed.
@@ -95,7 +108,8 @@ impl Socket {
         let elapsed_ns = sample.time_ns.checked_sub(last.time_ns).filter(|ns| *ns > 0)?;
         let delivered = sample.delivered.wrapping_sub(last.delivered);
         let before = std::mem::replace(&mut self.delivered_before, delivered);
-        self.in_force = [self.rate_bit_per_s, self.in_force[0]];
+        let lowest = self.lowest_bit_per_s.take();
+        self.in_force = [self.rate_bit_per_s.map(|rate| lowest.unwrap_or(rate)), self.in_force[0]];
         Some(Progress {
             sample,
             rtt_s: latest_rtt_s(&last, &sample),

@@ -22,7 +22,17 @@ const DEFAULTS: [(&str, &str); 5] = [
     ("stream", CAPACITY),
 ];
 /// Metrics that a winner must not make worse, of the workloads that have them.
-const GUARDS: [&str; 5] = ["response_p99_ms", "retransmits", "loss_ratio", "error_ratio", "in_time_ratio"];
+const GUARDS: [&str; 9] = [
+    "response_p99_ms",
+    "response_p99_us",
+    "completion_p99_ms",
+    "p99_ms",
+    "first_byte_p99_ms",
+    "retransmits",
+    "loss_ratio",
+    "error_ratio",
+    "in_time_ratio",
+];
 /// Metrics that are named if they become worse. A larger buffer takes more memory: to refuse that would be to
 /// refuse every larger buffer.
 const NAMED: [&str; 2] = ["socket_memory_max_bytes", "server_memory_bytes"];
@@ -71,6 +81,12 @@ impl Goal {
     pub fn guard(&mut self, workload: &str, metrics: &[String]) -> Result<(), String> {
         let specs = BUILT_IN.workload(workload).map_err(|error| error.to_string())?.metrics();
         for metric in metrics {
+            if metric == CAPACITY {
+                return Err(
+                    "no trial has a capacity that could be guarded; it can be the goal: --goal capacity"
+                        .into(),
+                );
+            }
             let better = better_of(specs, workload, metric)?;
             self.guards.retain(|guard| guard.name != *metric);
             if *metric != self.name {
@@ -173,6 +189,14 @@ mod tests {
         let more = refusing(&goal.clone().with_classes(&metrics));
         assert_eq!(more.last().map(String::as_str), Some("alarm_response_p99_ms"), "{more:?}");
         assert!(goal.guard("exchange", &["speed".to_owned()]).is_err());
+        let refused = goal.guard("stream", &[CAPACITY.to_owned()]).unwrap_err();
+        assert!(refused.contains("--goal capacity"), "{refused}");
+        for (workload, guarded) in
+            [("transfer", "response_p99_us"), ("daq", "completion_p99_ms"), ("files", "p99_ms")]
+        {
+            let goal = Goal::new(workload, Some("host_cpu_percent")).unwrap();
+            assert!(refusing(&goal).iter().any(|name| name == guarded), "{goal:?}");
+        }
         assert!(Goal::new("nothing", None).is_err());
     }
 }
