@@ -34,7 +34,7 @@ window.requestAnimationFrame = draw => browsers(at => {
 /// frame to frame with all that the browser does to show it.
 const DRIVE: &str = r#"<script>
 addEventListener('load', async () => {
-  const ready = performance.now(), canvas = document.getElementById('lanes');
+  const ready = performance.now(), canvas = document.querySelector('.lanes');
   const box = canvas.getBoundingClientRect();
   const frame = () => new Promise(browsers);
   async function drive(frames, deltaY, shiftKey) {

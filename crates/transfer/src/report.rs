@@ -1,5 +1,6 @@
 //! The client's report of a transfer: plain data for the judge.
 
+use base::outcome::Figure;
 use base::timeline::CallTimes;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -58,6 +59,11 @@ impl ClockOffset {
 }
 
 impl TransferReport {
+    /// Whether both ends read the same clock, and so are on the same machine.
+    pub(super) fn has_one_clock(&self) -> bool {
+        self.clock == Some(ClockOffset::default())
+    }
+
     /// The reports of several clients as one; `None` without any.
     pub fn of_all(mut reports: Vec<Self>) -> Option<Self> {
         let mut all = if reports.is_empty() { return None } else { reports.remove(0) };
@@ -184,6 +190,8 @@ pub struct EndReport {
     pub cpu_s: Option<f64>,
     /// Where the time of its threads went, call by call; where that was asked for.
     pub calls: Option<CallTimes>,
+    /// The calls of a stretch of the time one by one.
+    pub timeline: Option<Figure>,
     /// Bytes of all flows in each interval: (its beginning, its end, in s after the start; bytes).
     pub intervals: Vec<(f64, f64, u64)>,
 }

@@ -6,6 +6,8 @@ pub mod histogram;
 pub mod part;
 pub mod pauses;
 pub mod settings;
+pub mod softirqs;
+mod stretch;
 pub mod watch;
 mod workload;
 

@@ -82,7 +82,7 @@ fn pictures_are_written_whole() {
         .code(0);
     assert!(ended.stderr.contains("wrote it.html"), "{}", ended.stderr);
     let page = std::fs::read_to_string(world.path("it.html")).expect("a page");
-    assert!(page.contains("</html>") && page.contains("id=\"spans\"") && page.contains("dd if=/dev/zero"));
+    assert!(page.contains("</html>") && page.contains("class=\"spans\"") && page.contains("dd if=/dev/zero"));
     for outside in ["http://", "https://", "src=", "@import"] {
         assert!(!page.contains(outside), "the page needs nothing from elsewhere: {outside}");
     }

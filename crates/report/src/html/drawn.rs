@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Reading, Shape, Tick, ticks};
 use crate::text::{plain, separated, unbroken};
+use crate::timeline;
 use base::format::{Scale, capitalized, number, quantity};
 
 /// Colours of cells from the least to the greatest value.
@@ -16,16 +17,25 @@ const WIDE_RATIO: f64 = 20.0;
 /// Decades that a logarithmic axis has at most: what is less is drawn at its beginning.
 const DECADES_MAX: f64 = 12.0;
 
-/// All of them, two beside each other where there is room; `id` is theirs alone within the page.
+/// All of them, two beside each other where there is room; `id` is theirs alone within the page. Below them,
+/// those that are timelines.
 pub(super) fn all(figures: &[Data], id: &str) -> Markup {
-    if figures.is_empty() {
-        return html! {};
+    let (mut charts, mut timelines) = (Vec::new(), Vec::new());
+    for (at, figure) in figures.iter().enumerate() {
+        match timeline::of_figure(figure) {
+            Some(timeline) => timelines.push((figure, timeline)),
+            None => charts.push((figure, drawn(figure, &format!("{id}-{at}")).svg())),
+        }
     }
+    let each = |(figure, drawn): &(&Data, Markup)| {
+        html! { figure {
+            figcaption { strong { (capitalized(&plain(&figure.title))) } " " (unbroken(&plain(&figure.note))) }
+            (drawn)
+        } }
+    };
     html! {
-        div.pair { @for (at, figure) in figures.iter().enumerate() { figure {
-            figcaption { strong { (capitalized(&plain(&figure.title))) } " " (unbroken(&figure.note)) }
-            (drawn(figure, &format!("{id}-{at}")).svg())
-        } } }
+        @if !charts.is_empty() { div.pair { @for chart in &charts { (each(chart)) } } }
+        @for timeline in &timelines { (each(timeline)) }
     }
 }
 

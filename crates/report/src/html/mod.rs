@@ -18,12 +18,14 @@ pub use crate::extras::Extras;
 use crate::survey::SurveyRow;
 use crate::tables::printed;
 use crate::text::{plain, unbroken};
+use crate::timeline as calls;
 use base::format::{UNKNOWN, capitalized};
 
 const STYLE: &str = include_str!("style.css");
 /// Values under the pointer.
 const POINTING: &str = include_str!("pointing.js");
-/// The page's only script, for its Content-Security-Policy: no other runs, wherever it may come from.
+/// The page's own script, for its Content-Security-Policy: beside that of timelines no other runs, wherever it
+/// may come from.
 pub const SCRIPT_SOURCE: &str = "'sha256-L5/Ud8yflWLHlk/75sRHIPPmcWWS5PbnlVXrtF4KK/g='";
 
 /// The run as one HTML document (HTML 5, UTF-8).
@@ -57,6 +59,8 @@ pub fn survey_page(name: &str, rows: &[SurveyRow], runs: &[(&Run, Extras)]) -> S
 }
 
 fn document(title: &str, kagiri: &str, contents: &Markup, body: &Markup) -> String {
+    let has_timelines = calls::is_in(body);
+    let also_runs = if has_timelines { format!(" {}", calls::SCRIPT_SOURCE) } else { String::new() };
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -65,17 +69,18 @@ fn document(title: &str, kagiri: &str, contents: &Markup, body: &Markup) -> Stri
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="generator" content=(format!("kagiri {}", plain(kagiri)));
                 // Whatever a plan or a host may have smuggled into a name, this page fetches nothing and runs
-                // only its own script.
+                // only its own scripts.
                 meta http-equiv="Content-Security-Policy" content=(format!("default-src 'none'; style-src \
-                    'unsafe-inline'; script-src {SCRIPT_SOURCE}; img-src data:"));
+                    'unsafe-inline'; script-src {SCRIPT_SOURCE}{also_runs}; img-src data:"));
                 title { (title) }
                 link rel="icon" href="data:,";
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(STYLE)) @if has_timelines { (PreEscaped(calls::STYLE)) } }
             }
             body {
                 (contents)
                 (body)
                 script { (PreEscaped(POINTING)) }
+                @if has_timelines { script { (PreEscaped(calls::SCRIPT)) } }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The spans as text for the page's script: a JSON head that names the lanes, and the spans packed into
+//! The spans as text for the viewer's script: a JSON head that names the lanes, and the spans packed into
 //! integers of one to ten bytes (LEB128), in base64. A span takes 5 to 9 bytes.
 
 use base::timeline::{CallSpan, CallState, CpuSpan, Picture, softirq_name};
@@ -6,9 +6,21 @@ use serde_json::{Value, json};
 
 use crate::text::plain;
 
-/// Head and spans. The script reads them in the order of the lanes. `returns`: whether it is known what calls
-/// returned.
-pub(super) fn encode(picture: &Picture, returns: bool) -> (String, String) {
+/// Head and spans. The script reads them in the order of the lanes.
+pub(super) struct Encoded {
+    pub(super) head: String,
+    pub(super) spans: String,
+}
+
+impl Encoded {
+    pub(super) fn new(head: &Value, spans: &[u8]) -> Self {
+        // A name must not end the element that it stands in.
+        Self { head: head.to_string().replace('<', "\\u003c"), spans: base64(spans) }
+    }
+}
+
+/// `returns`: whether it is known what calls returned.
+pub(super) fn encode(picture: &Picture, returns: bool) -> Encoded {
     let mut spans = Vec::new();
     let mut lanes = Vec::new();
     for cpu in &picture.cpus {
@@ -55,12 +67,11 @@ pub(super) fn encode(picture: &Picture, returns: bool) -> (String, String) {
         "returns": returns,
         "states": calls.all(|call| call.state != CallState::Unknown),
     });
-    // A name must not end the element that it stands in.
-    (head.to_string().replace('<', "\\u003c"), base64(&spans))
+    Encoded::new(&head, &spans)
 }
 
 /// Each span as the time since the end of the one before it, its length, and two numbers of its own.
-fn pack_all<S: Timed>(into: &mut Vec<u8>, spans: &[S], own: impl Fn(&S) -> [u64; 2]) {
+pub(super) fn pack_all<S: Timed>(into: &mut Vec<u8>, spans: &[S], own: impl Fn(&S) -> [u64; 2]) {
     let mut last_ns = 0;
     for span in spans {
         let (from_ns, to_ns) = span.ends();
@@ -72,7 +83,7 @@ fn pack_all<S: Timed>(into: &mut Vec<u8>, spans: &[S], own: impl Fn(&S) -> [u64;
     }
 }
 
-trait Timed {
+pub(super) trait Timed {
     fn ends(&self) -> (u64, u64);
 }
 
@@ -138,7 +149,7 @@ mod tests {
     #[test]
     fn name_is_escaped_in_script_element() {
         let lane = ThreadLane { name: "</script><b>".into(), ..ThreadLane::default() };
-        let (head, _) = encode(&Picture { threads: vec![lane], ..Picture::default() }, true);
+        let Encoded { head, .. } = encode(&Picture { threads: vec![lane], ..Picture::default() }, true);
         assert!(!head.contains('<'), "{head}");
     }
 }

@@ -1,26 +1,34 @@
-//! The picture of a program's calls as one page that works offline: a table, and lanes to zoom into down to
-//! the call.
+//! Timelines: lanes of spans to zoom into down to the call, as a page that works offline, with the table of
+//! the calls, and as a part of a report.
 
 mod data;
+mod lanes;
 
+use base::outcome::Figure;
 use base::timeline::{CallTimes, IN_PROCESS, Picture};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::terminal::{Column, call_columns, softirq_columns};
 use crate::text::plain;
 use crate::words::calls as sentences;
+use data::Encoded;
 
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const PAGE_STYLE: &str = include_str!("page.css");
+/// Style of the timelines of a page.
+pub(crate) const STYLE: &str = include_str!("viewer.css");
+/// The script that draws all timelines of a page.
+pub(crate) const SCRIPT: &str = include_str!("viewer.js");
+/// The script, for a Content-Security-Policy.
+pub(crate) const SCRIPT_SOURCE: &str = "'sha256-fNAjePnnuyxAVo+HVZ84SyucNnGBEGrCzxE9aql8jRs='";
 
 /// The table and the picture as one HTML document (HTML 5, UTF-8). It fetches nothing; its script draws what
 /// it holds.
 pub fn page(times: &CallTimes, picture: &Picture) -> String {
     let title = format!("{} · kagiri timeline", plain(&times.target));
-    let (head, spans) = data::encode(picture, times.backend != IN_PROCESS);
+    let encoded = data::encode(picture, times.backend != IN_PROCESS);
     html! {
         (DOCTYPE)
-        html lang="en" {
+        html.timeline-page lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
@@ -30,7 +38,7 @@ pub fn page(times: &CallTimes, picture: &Picture) -> String {
                     'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
                 title { (title) }
                 link rel="icon" href="data:,";
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(PAGE_STYLE)) (PreEscaped(STYLE)) }
             }
             body {
                 header {
@@ -40,13 +48,11 @@ pub fn page(times: &CallTimes, picture: &Picture) -> String {
                     @for doubt in &times.doubts { p.doubt { b { "Doubt: " } (plain(doubt)) } }
                 }
                 main {
-                    (stage())
+                    (stage(&encoded, false))
                     (table("Calls by their share of the elapsed time", &call_columns(times)))
                     (table("The kernel's network work, of all programs", &softirq_columns(times)))
                     @for note in sentences::notes(times) { p.faint { (note) } }
                 }
-                script type="application/json" id="head" { (PreEscaped(head)) }
-                script type="text/plain" id="spans" { (PreEscaped(spans)) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -54,29 +60,44 @@ pub fn page(times: &CallTimes, picture: &Picture) -> String {
     .into_string()
 }
 
-/// Where the script draws, and how it is used.
-fn stage() -> Markup {
+/// The timeline of a figure whose rows have names and consist of spans of time, for a page that has [`STYLE`]
+/// and [`SCRIPT`]; `None` for other figures.
+pub(crate) fn of_figure(figure: &Figure) -> Option<Markup> {
+    Some(stage(&lanes::encode(figure)?, true))
+}
+
+/// Whether there are timelines in a part of a page.
+pub(crate) fn is_in(body: &Markup) -> bool {
+    body.0.contains("<section class=\"timeline\"")
+}
+
+/// Where the script draws, what it draws, and how it is used. `is_part`: of a page about something else.
+fn stage(encoded: &Encoded, is_part: bool) -> Markup {
     html! {
-        section aria-label="Timeline" {
-            div #bar {
-                button #out type="button" title="Zoom out (-)" { "−" }
-                button #in type="button" title="Zoom in (+)" { "+" }
-                button #all type="button" title="The whole (0)" { "Whole" }
-                span #range {}
-                span #legend {}
+        section.timeline aria-label="Timeline" data-part[is_part] {
+            div.tools {
+                button.out type="button" title="Zoom out (-)" { "−" }
+                button.in type="button" title="Zoom in (+)" { "+" }
+                button.all type="button" title="The whole (0)" { "Whole" }
+                span.range {}
+                span.kinds {}
             }
-            canvas #overview height="36" aria-hidden="true" {}
-            div #scroll {
-                canvas #lanes tabindex="0" role="img" aria-label="Lanes of threads and CPUs over time" {}
-                div #spacer {}
+            canvas.overview height="36" aria-hidden="true" {}
+            div.view {
+                canvas.lanes tabindex="0" role="img" aria-label="Lanes of threads and CPUs over time" {}
+                div.spacer {}
             }
-            div #tip role="status" hidden {}
+            div.told role="status" hidden {}
             noscript { p.doubt { "The picture needs JavaScript; the tables do not." } }
-            p.faint {
+            p {
                 "Full height: a call without waiting, or a thread on a CPU. Half height: a call in which \
                  the thread was switched out. If several calls share a pixel, the height is their share of \
-                 time. Wheel: zoom; drag: move; double click: zoom to the call; keys: arrows, + − 0."
+                 time. "
+                @if is_part { "After a click: wheel" } @else { "Wheel" }
+                ": zoom; drag: move; double click: zoom to the call; keys: arrows, + − 0."
             }
+            script.head type="application/json" { (PreEscaped(&encoded.head)) }
+            script.spans type="text/plain" { (PreEscaped(&encoded.spans)) }
         }
     }
 }

@@ -146,3 +146,21 @@ fn non_finite_values_draw_nothing() {
     }
     drawn(figures);
 }
+
+#[test]
+fn rows_of_spans_with_names_are_a_timeline_with_its_script() {
+    let row = Marks::Across { y: 0.0, label: format!("sender {HOSTILE}") };
+    let spans = Marks::Spans { at: vec![[0.0, 0.064, 0.065], [0.0, 0.066, 0.068]] };
+    let lanes = figure(Axis::of("time", "s").between(0.06, 0.07), Axis::of("thread", ""), vec![row, spans]);
+    let mut run = run_with(vec![lanes]);
+    run.variants[0].figures.clear();
+    let page = page(&run, &Extras::default());
+    assert_eq!(page.matches("<section class=\"timeline\"").count(), 1);
+    // Its data twice, the script of timelines, and the page's own.
+    assert_eq!(page.matches("<script").count(), 4);
+    assert!(!page.contains("<img") && page.contains("\\u003cimg"), "a label is text");
+    let policy = page.split("script-src ").nth(1).and_then(|rest| rest.split(';').next()).unwrap();
+    assert_eq!(policy.matches("'sha256-").count(), 2, "{policy}");
+    // Other pages do not carry it.
+    assert!(!drawn(all_kinds()).contains(".timeline"));
+}

@@ -1,6 +1,7 @@
 //! A transfer in words and tables: what came of it, what held it back, where the bytes are.
 
 mod tables;
+mod timelines;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -8,7 +9,7 @@ use std::net::SocketAddr;
 use base::format::{count, quantity, quantity_in_sentence};
 use base::outcome::{Account, Certainty, Evidence, Limit, Resource};
 
-use self::tables::{balance, calls, flows, responses};
+use self::tables::{balance, calls, flows, responses, softirqs};
 use super::findings::{bit_rate, broke_off, held_back, link_share, too_short_ms};
 use super::flow::Direction;
 use super::limit::{self, Cause, CpuShare, Held};
@@ -24,10 +25,12 @@ pub(super) fn of(settings: &TransferSettings, report: &TransferReport) -> Accoun
     for way in &report.directions {
         tables.extend(calls("sender", way, way.sender.as_ref()));
         tables.extend(calls("receiver", way, way.receiver.as_ref()));
+        tables.extend(softirqs(report, way));
     }
     let broke_off = broke_off(report);
     let limit = Some(held(settings, report)).filter(|_| broke_off.is_none() && !report.directions.is_empty());
-    let figures = super::figures::of(settings, report);
+    let mut figures = super::figures::of(settings, report);
+    figures.extend(timelines::of(report));
     let headline = headline(settings, report);
     Account { headline, limit, tables, figures, broke_off, ..Account::default() }
 }

@@ -225,7 +225,7 @@ fn slowest(flows: &[FlowReport]) -> Vec<usize> {
 }
 
 /// The direction, with the client's host if there are several.
-fn name(way: &DirectionReport) -> String {
+pub(super) fn name(way: &DirectionReport) -> String {
     let host = |end: &Option<EndReport>| end.as_ref().and_then(|end| end.host.clone());
     let host = host(&way.receiver).or(host(&way.sender));
     host.map_or_else(|| way.direction.word().to_owned(), |host| format!("{} {host}", way.direction.word()))
@@ -269,6 +269,17 @@ pub(super) fn responses(report: &TransferReport) -> Option<Table> {
 pub(super) fn calls(side: &str, way: &DirectionReport, end: Option<&EndReport>) -> Option<Table> {
     let times = end?.calls.as_ref()?;
     Some(workload::calls::table(format!("Calls of the {side} {}", name(way)), times))
+}
+
+/// The network's work of the kernels at both ends; ends that have one clock have one kernel.
+pub(super) fn softirqs(report: &TransferReport, way: &DirectionReport) -> Vec<Table> {
+    let table = |(side, end): (&str, Option<&EndReport>)| {
+        let title = format!("Network softirqs of the {side}'s host {}", name(way));
+        workload::calls::softirq_table(title, end?.calls.as_ref()?)
+    };
+    let ends = [("sender", way.sender.as_ref()), ("receiver", way.receiver.as_ref())];
+    let tables = ends.into_iter().filter_map(table);
+    if report.has_one_clock() { tables.take(1).collect() } else { tables.collect() }
 }
 
 fn ended(ended: &EndReason) -> &'static str {

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::{TcpSocket, UdpFlow};
+use workload::softirqs::SoftirqWatch;
 
 use super::NativeError;
+use super::call_timing::prepared;
 use super::control_link::ControlLink;
 use super::direction_run::DirectionResult;
 use super::message::{
@@ -55,6 +57,8 @@ pub struct Client {
     clock: Option<ClockOffset>,
     sockets: Vec<FlowSocket>,
     quic: Option<QuicEndpoint>,
+    /// The watch that the ends of the flows join.
+    _softirqs: Option<Arc<SoftirqWatch>>,
     /// Payload that has passed: what this end sent, and what it received. Grows while the session runs.
     pub(crate) passed: Arc<[AtomicU64; 2]>,
 }
@@ -75,9 +79,11 @@ impl Client {
             ServerMessage::Ready { link, quic } => (link, quic),
             said => return Err(unexpected(&link, said, "checking the order")),
         };
+        let _softirqs = prepared(&order.session);
         let (sockets, passed) = (Vec::new(), Arc::default());
+        let (clock, quic) = (None, None);
         let mut client =
-            Self { link, stop_handle, order, server_link, clock: None, sockets, quic: None, passed };
+            Self { link, stop_handle, order, server_link, clock, sockets, quic, _softirqs, passed };
         client.quic = facts.map(|facts| client.connect_quic(name, &facts)).transpose()?;
         client.sockets = client.open(name)?;
         client.clock = Some(client.link.compare_clocks()?);

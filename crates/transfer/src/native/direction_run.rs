@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
 use sys::net::TcpInfo;
-use sys::span::Recorder;
+use workload::calls::Moments;
 
+use super::call_timing::CallTiming;
 use super::message::Sent;
 use crate::flow::{Direction, EndReason, FlowCount, FlowReport, FlowSocket, Group, Protocol, ThreadReport};
 use crate::intervals::Intervals;
@@ -55,7 +56,7 @@ pub(super) struct DirectionRun {
     /// Of the first connections, how often they were sampled while they sent, and how often everything in
     /// the send buffer was in flight.
     looks: Vec<Looks>,
-    recorder: Option<Recorder>,
+    calls: Option<CallTiming>,
     /// Since the first look after the start.
     steal: Option<StealReading>,
     /// What had arrived at the last poll, and until when more must arrive; of receivers after the end of the
@@ -89,7 +90,7 @@ impl DirectionRun {
         protocol: Protocol,
         transport: Transport,
         measure: Measure,
-        recorder: Option<Recorder>,
+        calls: Option<CallTiming>,
     ) -> Self {
         let omitted = match measure.omit_ns {
             0 => Omitted::Nothing,
@@ -98,7 +99,7 @@ impl DirectionRun {
         let intervals = Intervals::new(measure.start_ns, measure.interval_ns);
         let (start_ns, looks) = (measure.start_ns, Vec::new());
         let (steal, quiet) = (None, None);
-        Self { direction, start_ns, transport, protocol, omitted, intervals, looks, recorder, steal, quiet }
+        Self { direction, start_ns, transport, protocol, omitted, intervals, looks, calls, steal, quiet }
     }
 
     /// Payload that passed so far, the omitted beginning included.
@@ -186,8 +187,10 @@ impl DirectionRun {
         let began_ns = began_ns.and_then(|began| Some((*began.iter().min()?, *began.iter().max()?)));
         let last_ns = moved.map_or(now_ns, |(_, last_ns)| last_ns);
         let (word, start_ns) = (self.direction.word(), self.start_ns);
-        // The recorder has been there since the flows were made ready.
-        let calls = |recorder| workload::calls::finish_between(recorder, word, start_ns, last_ns);
+        let judged_from_ns = if let Omitted::Was(at_ns, _) = self.omitted { at_ns } else { start_ns };
+        // They have been timed since the flows were made ready.
+        let moments = Moments { start_ns, judged_from_ns, end_ns: last_ns };
+        let (calls, timeline) = self.calls.map(|calls| calls.finish(word, moments)).unzip();
         let (flows, omitted) = counted(flows, &self.omitted);
         let end = EndReport {
             steal: self.steal.and_then(StealReading::share),
@@ -197,7 +200,8 @@ impl DirectionRun {
             omitted,
             cpu_s: Some(cpu_ns as f64 / 1e9),
             threads,
-            calls: self.recorder.map(calls),
+            calls,
+            timeline: timeline.flatten(),
             intervals: self.intervals.finish(now_ns, bytes, moved),
             ..EndReport::default()
         };

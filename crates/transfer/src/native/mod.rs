@@ -5,6 +5,7 @@
 //! order, the server prepares, the client opens the flows and sends `go` at the common start. Both send
 //! heartbeats until the senders have ended, the receivers have everything, and the server has reported.
 
+mod call_timing;
 mod client;
 mod control_link;
 mod direction_run;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
 
+use super::call_timing::prepared;
 use super::client::{FLOW, OPEN};
 use super::control_link::{ControlLink, boot_id};
 use super::direction_run::DirectionResult;
@@ -96,6 +97,7 @@ impl Session {
         }
         check(&order, &self.settings).map_err(NativeError::Order)?;
         room_for(flows_total(&order) as usize)?;
+        let _softirqs = prepared(&order);
         let sockets = self.gather(&order)?;
         self.link.send(&ServerMessage::Connected, "the flows are opened")?;
         self.await_go()?;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use sys::net::{NetError, SocketOptions, TcpSocket, UdpFlow};
-use sys::span::Recorder;
 
 use super::NativeError;
+use super::call_timing::CallTiming;
 use super::direction_run::{DirectionRun, Measure, Transport};
 use super::message::SessionOrder;
 use super::session_id::{Role, SessionId};
@@ -66,7 +66,7 @@ fn silence(pause_s: f64) -> Duration {
     SILENCE.saturating_add(Duration::try_from_secs_f64(2.0 * pause_s).unwrap_or_default())
 }
 
-fn group_setting(order: &SessionOrder, recorder: Option<&Recorder>) -> GroupSetting {
+fn group_setting(order: &SessionOrder, calls: Option<&CallTiming>) -> GroupSetting {
     // A slow rate makes long pauses between calls.
     let bits = f64::from(order.size_bytes) * 8.0;
     let pause_s = order.rate_bit_per_s.map_or(0.0, |rate| bits / rate.max(1) as f64);
@@ -74,7 +74,7 @@ fn group_setting(order: &SessionOrder, recorder: Option<&Recorder>) -> GroupSett
         threads: order.threads,
         engine: order.engine,
         silence_max: silence(pause_s),
-        recorder: recorder.map(Recorder::handle),
+        recorder: calls.map(CallTiming::handle),
     }
 }
 
@@ -119,18 +119,18 @@ pub(super) fn begin(
         let sends = (direction == Direction::Up) == is_client;
         let side = if sends { Side::Sender } else { Side::Receiver };
         let flows = flow_orders(order, side, start_ns);
-        let recorder = order.calls.then(workload::calls::record);
+        let calls = CallTiming::of(order);
         let transport = match quic {
             Some(quic) => Transport::Quic(quic.begin(flows, start_ns)?),
             None => {
                 let rest = sockets.split_off(sockets.len().min(flows.len()));
                 let flows = std::mem::replace(&mut sockets, rest).into_iter().zip(flows).collect();
-                let setting = group_setting(order, recorder.as_ref());
+                let setting = group_setting(order, calls.as_ref());
                 Transport::Sockets(flow::start(flows, &setting, start_ns)?)
             }
         };
         let place = if sends { &mut senders } else { &mut receivers };
-        *place = Some(DirectionRun::new(direction, order.protocol, transport, measure, recorder));
+        *place = Some(DirectionRun::new(direction, order.protocol, transport, measure, calls));
     }
     Ok(SessionState::new(senders, receivers))
 }
@@ -149,7 +149,7 @@ fn begin_requests(
         true => (RequestSide::Requester, RequestEnd::AtNs(omit_until_ns.saturating_add(order.time_ns))),
         false => (RequestSide::Responder, RequestEnd::Peer),
     };
-    let recorder = order.calls.then(workload::calls::record);
+    let calls = CallTiming::of(order);
     // Requests that are seldom made have long pauses between them.
     let pause_s = requests.rate_per_s.map_or(0.0, f64::recip);
     let spec = RequestSpec {
@@ -162,11 +162,11 @@ fn begin_requests(
         omit_until_ns: (order.omit_ns > 0).then_some(omit_until_ns),
         threads: order.threads,
         silence_max: silence(pause_s),
-        recorder: recorder.as_ref().map(Recorder::handle),
+        recorder: calls.as_ref().map(CallTiming::handle),
     };
     let transport = Transport::Sockets(requests::start(sockets, &spec, measure.start_ns)?);
     let direction = if is_client { Direction::Down } else { Direction::Up };
-    let run = Some(DirectionRun::new(direction, order.protocol, transport, measure, recorder));
+    let run = Some(DirectionRun::new(direction, order.protocol, transport, measure, calls));
     // The requesters' end is what the answerers wait for.
     Ok(if is_client { SessionState::new(run, None) } else { SessionState::new(None, run) })
 }
