@@ -72,8 +72,8 @@ pub struct Moments {
     pub end_ns: u64,
 }
 
-/// Ends it: the table, its shares of the time from the start to the end or, where that is later, to the end of
-/// the last call; and the timeline, with the `softirqs` of that time where they are known.
+/// Ends it: the table, its shares of the time from the start to the end or, where that is later, to the end
+/// of the last call; and the timeline, with the `softirqs` of that time where they are known.
 pub fn finish_between(
     recorder: Recorder,
     target: &str,

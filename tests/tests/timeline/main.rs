@@ -13,6 +13,7 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 mod programs;
+mod reports;
 
 fn calls(document: &Value) -> &Vec<Value> {
     document["calls"].as_array().expect("calls")

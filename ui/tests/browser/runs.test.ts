@@ -124,6 +124,64 @@ test('two runs are found, chosen and compared, with intervals and a verdict', as
   await page.context().close();
 });
 
+interface Stored {
+  variants: { account: { figures: { title: string; layers: { marks: { form: string; at?: unknown[] } }[] }[] } }[];
+}
+
+test('the report of timed calls has their timelines, to zoom into, also within the console', async () => {
+  const job = await runPlan(
+    server,
+    'workload = "transfer"\nname = "timed"\n[transfer]\ntime = "300ms"\ncalls = true\n',
+  );
+  assert.equal(job.state, 'ended', job.message ?? '');
+  const { page, problems } = await openPage(browser, server.address);
+  await page.goto(`${server.origin}/runs/${job.run}`);
+  const report = page.frameLocator('iframe.report');
+  const timelines = report.locator('.timeline');
+  await timelines.first().waitFor();
+  assert.equal(await timelines.count(), 2, 'of the sender and of the receiver');
+  // As many spans as the stored run has, drawn by the report's own script in its frame.
+  const stored = await server.call<Stored>('GET', `/runs/${job.run}`);
+  const figures = stored.variants[0]?.account.figures.filter((one) => one.title.startsWith('Timeline')) ?? [];
+  const spans = figures.map(({ layers }) =>
+    layers.reduce((sum, { marks }) => sum + (marks.form === 'spans' ? (marks.at?.length ?? 0) : 0), 0),
+  );
+  const drawn = await timelines.locator('script.head').evaluateAll((heads) =>
+    heads.map((head) => {
+      const lanes: { count: number }[] = JSON.parse(head.textContent ?? '').lanes;
+      return lanes.reduce((sum, { count }) => sum + count, 0);
+    }),
+  );
+  assert.deepEqual(drawn, spans);
+  assert.ok(
+    drawn.every((count) => count > 10),
+    `${drawn}`,
+  );
+  const range = timelines.first().locator('.range');
+  const whole = await range.textContent();
+  assert.match(whole ?? '', /^0.* to .*s \(.*s\)$/);
+  await timelines.first().getByRole('button', { name: '+' }).click();
+  await page.waitForFunction(() => true);
+  const zoomed = await range.textContent();
+  assert.notEqual(zoomed, whole);
+  // Spans have colours of their own, and a tooltip.
+  const canvas = timelines.first().locator('canvas.lanes');
+  const colours = await canvas.evaluate((element) => {
+    const { width, height } = element as HTMLCanvasElement;
+    const ink = (element as HTMLCanvasElement).getContext('2d');
+    return new Set(new Uint32Array(ink?.getImageData(0, 0, width, height).data.buffer ?? [])).size;
+  });
+  assert.ok(colours > 5, `${colours} colours`);
+  const box = await canvas.boundingBox();
+  const told = timelines.first().locator('.told');
+  for (let x = 200; x < (box?.width ?? 0) && (await told.isHidden()); x += 7) {
+    await canvas.hover({ position: { x, y: 32 } });
+  }
+  assert.match((await told.textContent()) ?? '', /^(send|recv|splice|epoll)/);
+  assert.deepEqual(problems, []);
+  await page.context().close();
+});
+
 test('tags and a note are kept, and the report cannot reach the console', async () => {
   await runPlan(server, 'workload = "transfer"\nname = "noted"\n[transfer]\ntime = "200ms"\n');
   const { page } = await openPage(browser, server.address);

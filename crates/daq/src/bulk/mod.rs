@@ -18,8 +18,6 @@ pub use judge::judge;
 pub use receiver::ReceiverPart;
 pub use senders::SendersPart;
 
-/// Sources, each of which takes a thread at either end.
-pub const SOURCES_MAX: u64 = 64;
 /// What a connection begins with: the run's number and the source's, big-endian.
 const HELLO_BYTES: usize = 8;
 /// Parts of the hold whose rates are reported.

@@ -131,7 +131,7 @@ impl DaqSettings {
         if !is_fixed {
             return wrong("size", "pattern bulk needs one size of at least 1 byte");
         }
-        within("sources", self.sources, 1..=crate::bulk::SOURCES_MAX, "64 with pattern bulk")
+        within("sources", self.sources, 1..=super::pattern::BULK_SOURCES_MAX, "64 with pattern bulk")
     }
 
     fn check_search(&self) -> Result<(), PlanError> {

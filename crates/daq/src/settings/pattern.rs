@@ -3,6 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Sources, each of which takes a thread at either end.
+pub(super) const BULK_SOURCES_MAX: u64 = 64;
+
 /// Who decides when a source sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

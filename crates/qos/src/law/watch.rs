@@ -90,8 +90,8 @@ impl Law {
         self.applied_ns = now_ns;
     }
 
-    /// Whether messages left bulk less in the last ticks, each of `dt_s`: what arrived then says little of the
-    /// rate that bulk has without them.
+    /// Whether messages left bulk less in the last ticks, each of `dt_s`: what arrived then says little of
+    /// the rate that bulk has without them.
     pub(super) fn was_cut(&self, now_ns: u64, ticks: u32, dt_s: f64) -> bool {
         // The rate of a tick is that which the tick before it set.
         let within_ns = 1e9 * dt_s * (f64::from(ticks) + 0.2);

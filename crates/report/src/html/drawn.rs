@@ -29,7 +29,9 @@ pub(super) fn all(figures: &[Data], id: &str) -> Markup {
     }
     let each = |(figure, drawn): &(&Data, Markup)| {
         html! { figure {
-            figcaption { strong { (capitalized(&plain(&figure.title))) } " " (unbroken(&plain(&figure.note))) }
+            figcaption {
+                strong { (capitalized(&plain(&figure.title))) } " " (unbroken(&plain(&figure.note)))
+            }
             (drawn)
         } }
     };

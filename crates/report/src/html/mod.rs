@@ -24,8 +24,8 @@ use base::format::{UNKNOWN, capitalized};
 const STYLE: &str = include_str!("style.css");
 /// Values under the pointer.
 const POINTING: &str = include_str!("pointing.js");
-/// The page's own script, for its Content-Security-Policy: beside that of timelines no other runs, wherever it
-/// may come from.
+/// The page's own script, for its Content-Security-Policy: beside that of timelines no other runs, wherever
+/// it may come from.
 pub const SCRIPT_SOURCE: &str = "'sha256-L5/Ud8yflWLHlk/75sRHIPPmcWWS5PbnlVXrtF4KK/g='";
 
 /// The run as one HTML document (HTML 5, UTF-8).
