@@ -125,7 +125,9 @@ test('two runs are found, chosen and compared, with intervals and a verdict', as
 });
 
 interface Stored {
-  variants: { account: { figures: { title: string; layers: { marks: { form: string; at?: unknown[] } }[] }[] } }[];
+  variants: {
+    account: { figures: { title: string; layers: { marks: { form: string; at?: unknown[] } }[] }[] };
+  }[];
 }
 
 test('the report of timed calls has their timelines, to zoom into, also within the console', async () => {

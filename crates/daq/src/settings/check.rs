@@ -91,8 +91,12 @@ impl DaqSettings {
                 "needs pattern push: with grant and pull the builder decides when a source sends",
             );
         }
-        if self.credit.is_some() && matches!(self.pattern, Pattern::Push | Pattern::Bulk) {
-            return wrong("credit", "patterns push and bulk have no credit; use grant or pull");
+        if self.credit.is_some() {
+            match self.pattern {
+                Pattern::Push => return wrong("credit", "pattern push has no credit; use grant or pull"),
+                Pattern::Bulk => return wrong("credit", "pattern bulk has no credit; use grant or pull"),
+                Pattern::Grant | Pattern::Pull => {}
+            }
         }
         if self.congestion_control.is_some() && self.protocol == Carrier::Udp {
             return wrong(

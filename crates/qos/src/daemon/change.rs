@@ -10,7 +10,8 @@ use super::discovery::{Discovery, Found};
 pub(super) fn pacing(found: &Found, asked: f64) -> Option<PacingRate> {
     let asked = PacingRate::from_bit_per_s(asked as u64)?;
     let reported = found.flow.tcp.as_ref()?.pacing_max_bytes_per_s?;
-    (reported != asked.bytes_per_s()).then_some(asked)
+    let now = found.set_since.map_or(reported, PacingRate::bytes_per_s);
+    (now != asked.bytes_per_s()).then_some(asked)
 }
 
 /// The change of a UDP socket that is to have this priority; `None` if it has.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sys::clock::{Deadline, monotonic_ns};
 use sys::netlink::{Flow, FlowSampler};
 use sys::proc::{interface_number, interface_to};
-use sys::process::{ForeignProcess, Program, SocketHolder, SocketOwners, user_name};
+use sys::process::{ForeignProcess, PacingRate, Program, SocketHolder, SocketOwners, user_name};
 
 use crate::by_cookie::Cookies;
 use crate::law::SocketSample;
@@ -32,6 +32,8 @@ pub struct Found {
     pub class: usize,
     /// It did not exist at the reading before.
     pub is_new: bool,
+    /// The rate that was set since it was read.
+    pub set_since: Option<PacingRate>,
 }
 
 impl Found {
@@ -129,7 +131,7 @@ impl Discovery {
             }
             if let Some(class) = self.class_of(policy, joined, &flow, holder.pid) {
                 let is_new = before.as_ref().is_some_and(|before| !before.contains(&flow.cookie));
-                found.push(Found { flow, time_ns, holder, class, is_new });
+                found.push(Found { flow, time_ns, holder, class, is_new, set_since: None });
             }
         }
         Ok(())

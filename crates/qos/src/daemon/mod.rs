@@ -366,11 +366,7 @@ impl Daemon {
         let set: Vec<Option<PacingRate>> = targets.iter().map(|target| target.change.pacing).collect();
         for ((at, pacing), result) in places.into_iter().zip(set).zip(results) {
             match result {
-                Ok(()) => {
-                    if let (Some(pacing), Some(tcp)) = (pacing, self.found[at].flow.tcp.as_mut()) {
-                        tcp.pacing_max_bytes_per_s = Some(pacing.bytes_per_s());
-                    }
-                }
+                Ok(()) => self.found[at].set_since = pacing.or(self.found[at].set_since),
                 Err(error) if error.is_gone() => self.discovery.forget(self.found[at].flow.inode),
                 Err(error) => self.note(Some(error.to_string())),
             }

@@ -191,10 +191,12 @@ mod tests {
         assert!(goal.guard("exchange", &["speed".to_owned()]).is_err());
         let refused = goal.guard("stream", &[CAPACITY.to_owned()]).unwrap_err();
         assert!(refused.contains("--goal capacity"), "{refused}");
-        for (workload, guarded) in
-            [("transfer", "response_p99_us"), ("daq", "completion_p99_ms"), ("files", "p99_ms")]
-        {
-            let goal = Goal::new(workload, Some("host_cpu_percent")).unwrap();
+        for (workload, goal, guarded) in [
+            ("transfer", "goodput_bit_per_s", "response_p99_us"),
+            ("daq", "events_per_s", "completion_p99_ms"),
+            ("files", "ops_per_s", "p99_ms"),
+        ] {
+            let goal = Goal::new(workload, Some(goal)).unwrap();
             assert!(refusing(&goal).iter().any(|name| name == guarded), "{goal:?}");
         }
         assert!(Goal::new("nothing", None).is_err());
