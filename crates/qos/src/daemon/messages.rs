@@ -179,7 +179,7 @@ mod tests {
             tcp: Some(tcp),
             congestion: None,
         };
-        Found { flow, time_ns: 0, holder: SocketHolder { pid: 1, fd: 1 }, class: 0, is_new }
+        Found { flow, time_ns: 0, holder: SocketHolder { pid: 1, fd: 1 }, class: 0, is_new, set_since: None }
     }
 
     fn counted(steps: &[Found]) -> (u64, u64, Option<f64>, Vec<(usize, f64)>) {
