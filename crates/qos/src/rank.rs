@@ -47,7 +47,7 @@ pub struct Urgent {
     pub is_expected: bool,
     /// Whether it lends what it needs because others follow within milliseconds: nothing is kept free for the
     /// next message.
-    pub is_watched: bool,
+    pub lends: bool,
 }
 
 impl Urgent {
@@ -58,7 +58,7 @@ impl Urgent {
 
     /// What one more message needs beyond that.
     pub fn next_message(&self) -> f64 {
-        if self.is_watched {
+        if self.lends {
             return 0.0;
         }
         let with_next = (self.active_need + self.message_need).min(self.full_need).min(self.ceiling);

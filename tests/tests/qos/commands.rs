@@ -133,22 +133,30 @@ impl<'a> Scene<'a> {
         on(self.world, &self.lab, "robots", words)
     }
 
+    /// What ss(8) shows of iperf3's connections.
+    fn connections(&self) -> String {
+        self.on_robots(&["ss", "-tin", "dport = :5201"]).end(PATIENCE).code(0).stdout
+    }
+
+    /// The result of `work`, and what iperf3 delivered meanwhile, in bit/s.
+    fn delivered_during<T>(&self, work: impl FnOnce() -> T) -> (T, f64) {
+        let bytes = || -> f64 {
+            let text = self.connections();
+            let acked = text.split("bytes_acked:").skip(1).filter_map(|rest| rest.split_whitespace().next());
+            acked.map(|bytes| bytes.parse::<f64>().expect("a number of bytes")).sum()
+        };
+        let (begun, before) = (Instant::now(), bytes());
+        let result = work();
+        (result, 8.0 * (bytes() - before) / begun.elapsed().as_secs_f64())
+    }
+
     /// Connections of iperf3 with a limit of their pacing rate, as ss(8) shows them: `rate/limit`. One of the
     /// five carries no data.
     fn paced(&self) -> usize {
-        let text = self.on_robots(&["ss", "-tin", "dport = :5201"]).end(PATIENCE).code(0).stdout;
+        let text = self.connections();
         let rates = text.split("pacing_rate ").skip(1).filter_map(|rest| rest.split_whitespace().next());
         let limited = rates.filter(|rate| rate.contains('/')).count();
         limited.saturating_sub(usize::from(limited == 5))
-    }
-}
-
-impl Scene<'_> {
-    /// Bytes that iperf3's connections have delivered, as ss(8) shows them.
-    fn delivered_bytes(&self) -> f64 {
-        let text = self.on_robots(&["ss", "-tin", "dport = :5201"]).end(PATIENCE).code(0).stdout;
-        let acked = text.split("bytes_acked:").skip(1).filter_map(|rest| rest.split_whitespace().next());
-        acked.map(|bytes| bytes.parse::<f64>().expect("a number of bytes")).sum()
     }
 }
 
@@ -179,11 +187,11 @@ fn alarms_of_an_unmodified_program_arrive_in_time_beside_iperf3() {
     for (policy, least) in [("given.toml", 16), ("estimate.toml", 12)] {
         let daemon = scene.enforce(policy);
         wait_until("the link is found", PATIENCE, || scene.carries().is_some_and(is_the_link));
-        // What iperf3 lost without the policy is sent again.
-        std::thread::sleep(Duration::from_secs(2));
-        let (begun, before) = (Instant::now(), scene.delivered_bytes());
-        let with = scene.alarms();
-        let bulk = 8.0 * (scene.delivered_bytes() - before) / begun.elapsed().as_secs_f64();
+        // What iperf3 lost without the policy is sent again first.
+        wait_until("iperf3 fills the link", PATIENCE, || {
+            scene.delivered_during(|| std::thread::sleep(Duration::from_millis(500))).1 > 16e6
+        });
+        let (with, bulk) = scene.delivered_during(|| scene.alarms());
         // 17.8 Mbit/s are left; without borrowing, the need of a message would be kept free: 13 Mbit/s.
         eprintln!("{policy}: iperf3 has {bulk} bit/s");
         assert!(bulk > 14e6, "{policy}: {bulk} bit/s, {with:?}");

@@ -44,6 +44,11 @@ impl Watch {
             self.left_out[*class] = Some(Deadline::after(LEFT_OUT_FOR));
         }
         self.known.clear();
+        self.sockets.clear();
+        if policy.bottleneck.coordinator.is_some() {
+            // The others would learn of a message too late.
+            return Vec::new();
+        }
         let mut sockets = vec![0; policy.classes.len()];
         let mut has_datagrams = vec![false; policy.classes.len()];
         for found in found.iter().filter(|found| policy.classes[found.class].is_urgent()) {
@@ -66,7 +71,6 @@ impl Watch {
                 room -= sockets[at];
             }
         }
-        self.sockets.clear();
         let first = found.first().map(|found| found.class);
         if found.iter().all(|found| Some(found.class) == first) {
             // There is no other class to make room.
@@ -98,9 +102,10 @@ impl Watch {
         Ok(changed)
     }
 
-    /// Looks at nothing until the next tick.
-    pub fn pause(&mut self) {
+    /// Looks at nothing for a while.
+    pub fn leave_out_all(&mut self) {
         self.sockets.clear();
+        self.left_out.fill_with(|| Some(Deadline::after(LEFT_OUT_FOR)));
     }
 }
 
@@ -126,7 +131,7 @@ impl Daemon {
         let changed = match self.watch.look(&self.found) {
             Ok(changed) => changed,
             Err(error) => {
-                self.watch.pause();
+                self.watch.leave_out_all();
                 self.note(Some(format!("Urgent sockets are looked at with each step only: {error}")));
                 return Ok(());
             }

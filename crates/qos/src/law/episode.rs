@@ -2,11 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::Law;
 use super::growth::GROWTH_START;
-use super::observer::Observation;
 use super::settings::State;
-use super::urgent::Ranking;
+use super::{Law, Step};
 
 /// Lowest multiple of the rate that is applied while a queue drains, and the time to drain it, in seconds.
 pub const DRAIN_MIN: f64 = 0.3;
@@ -161,15 +159,8 @@ impl ForeignQueue {
 
 impl Law {
     /// A queue stands: estimate the capacity, and leave room for it to drain.
-    pub(super) fn make_room(
-        &mut self,
-        now_ns: u64,
-        dt_s: f64,
-        seen: &Observation,
-        ranking: &Ranking,
-        queue_s: f64,
-        limit_s: f64,
-    ) -> State {
+    pub(super) fn make_room(&mut self, step: Step<'_>) -> State {
+        let Step { now_ns, dt_s, seen, ranking, queue_s, limit_s } = step;
         let urgent = self.history.urgent(1);
         let applied = self.applied_bits / dt_s;
         let sending = Sending { applied, urgent, delivered: self.history.delivered(1) };

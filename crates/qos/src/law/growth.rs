@@ -6,10 +6,10 @@
 //! searches: it takes the whole link and a tenth more each tick, until more is delivered than was known, or a
 //! queue begins.
 
-use super::Law;
 use super::observer::Observation;
 use super::settings::{START_BIT_PER_S, Settings, State};
 use super::urgent::Ranking;
+use super::{Law, Step};
 
 /// Growth per tick after a queue stood, and bounds of it.
 pub const GROWTH_START: f64 = 0.01;
@@ -168,15 +168,8 @@ impl Hold {
 
 impl Law {
     /// No queue, or a short one.
-    pub(super) fn grow(
-        &mut self,
-        now_ns: u64,
-        dt_s: f64,
-        seen: &Observation,
-        ranking: &Ranking,
-        queue_s: f64,
-        limit_s: f64,
-    ) -> State {
+    pub(super) fn grow(&mut self, step: Step<'_>) -> State {
+        let Step { now_ns, dt_s, seen, ranking, queue_s, limit_s } = step;
         self.episode = None;
         self.capacity = self.capacity.max(self.history.delivered(4));
         // A rate that was not applied is not known to fit.
@@ -218,7 +211,7 @@ impl Law {
             capacity: self.capacity,
             delivered: self.history.delivered(1).max(delivered),
             is_queue: state == State::Holding,
-            is_urgent_active: ranking.is_active_and_not_watched(),
+            is_urgent_active: ranking.has_message_without_room(),
             is_beside_others: self.is_beside_others,
         });
         if bound == Bound::Confirmed && !self.was_cut(now_ns, 2, dt_s) {

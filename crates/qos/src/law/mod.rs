@@ -43,6 +43,17 @@ const IDLE_NS: u64 = 2_000_000_000;
 /// A tick that is later than this number of periods says nothing.
 const LATE_PERIODS: f64 = 3.0;
 
+/// What a tick in time decides on.
+struct Step<'a> {
+    now_ns: u64,
+    dt_s: f64,
+    seen: &'a Observation,
+    ranking: &'a Ranking,
+    /// Delay by the queue, and the delay from which on it is too long, in seconds.
+    queue_s: f64,
+    limit_s: f64,
+}
+
 /// The law's state. Rates are in bit/s.
 #[derive(Debug, Clone)]
 pub struct Law {
@@ -74,8 +85,8 @@ pub struct Law {
     /// Of the last tick, with what was seen of messages since.
     seen: Observation,
     samples: Vec<SocketSample>,
-    /// Rate of bulk but for messages on their way, and when these last left it less.
-    beside_none: f64,
+    /// Rate that bulk would have without messages on their way, and when these last left it less.
+    without_messages: f64,
     cut_ns: Option<u64>,
     /// What bulk might send since the last tick, in bits, and when `applied` was set.
     applied_bits: f64,
@@ -109,7 +120,7 @@ impl Law {
             datagrams: Vec::new(),
             seen: Observation::default(),
             samples: Vec::new(),
-            beside_none: bulk,
+            without_messages: bulk,
             cut_ns: None,
             applied_bits: 0.0,
             applied_ns: 0,
@@ -232,7 +243,7 @@ impl Law {
         };
         let [floor, ceiling] = self.bounds(state, seen);
         self.bulk = self.bulk.clamp(floor, ceiling);
-        self.beside_none = self.applied.clamp(floor, ceiling);
+        self.without_messages = self.applied.clamp(floor, ceiling);
         self.make_room_for_messages(now_ns, state, queue_s, &ranking, [floor, ceiling]);
         self.applied_bits = 0.0;
         let known = self.known_capacity(state);
@@ -315,11 +326,8 @@ impl Law {
         if is_overflow {
             self.queue_target.overflowed();
         }
-        let state = if queue_s > limit_s || is_overflow {
-            self.make_room(now_ns, dt_s, seen, ranking, queue_s, limit_s)
-        } else {
-            self.grow(now_ns, dt_s, seen, ranking, queue_s, limit_s)
-        };
+        let step = Step { now_ns, dt_s, seen, ranking, queue_s, limit_s };
+        let state = if queue_s > limit_s || is_overflow { self.make_room(step) } else { self.grow(step) };
         (state, Some(queue_s))
     }
 

@@ -81,8 +81,8 @@ pub struct Ranking {
 
 impl Ranking {
     /// Whether a message is on its way for which bulk does not make room at once.
-    pub fn is_active_and_not_watched(&self) -> bool {
-        let is = |class: &Class| matches!(class, Class::Urgent(of) if of.is_active && !of.is_watched);
+    pub fn has_message_without_room(&self) -> bool {
+        let is = |class: &Class| matches!(class, Class::Urgent(of) if of.is_active && !of.lends);
         self.classes.iter().any(is)
     }
 }
@@ -96,7 +96,7 @@ fn early_share(transfer_s: f64, follow_s: f64) -> f64 {
 /// What bulk leaves to a class for good: a watched one is left what it needs once it sends.
 fn lasting(class: &Class, kept: f64) -> f64 {
     match class {
-        Class::Urgent(urgent) if urgent.is_watched => {
+        Class::Urgent(urgent) if urgent.lends => {
             urgent.sent.max(urgent.early_share * urgent.full_need).min(kept)
         }
         _ => kept,
@@ -174,7 +174,7 @@ impl Activities {
                         early_share: early_share(target_s - seen.base_s, follow_s),
                         is_expected: settings.given_bit_per_s.is_some()
                             || self.classes.get(at).is_some_and(|class| class.is_expected(now_ns)),
-                        is_watched: false,
+                        lends: false,
                     })
                 }
                 ClassSettings::Bulk { weight, floor, .. } => {
@@ -218,7 +218,7 @@ impl Activities {
             let is_sparse = is_known || activity.busy < SPARSE_TICKS;
             let is_lent = *is_watched && is_sparse && is_enough(urgent.message_need);
             if is_lent && urgent.need() + urgent.next_message() > SPARSE * activity.long {
-                urgent.is_watched = true;
+                urgent.lends = true;
                 // Less is sent in front of what the message has left to send.
                 urgent.early_share = early_share(target_s - seen.base_s, WATCH_S);
             }
@@ -231,7 +231,7 @@ impl Activities {
         let (mut sparse, mut all) = (0.0, 0.0);
         for (((class, of), wanted), kept) in self.classes.iter().zip(classes).zip(wanted).zip(kept) {
             if let Class::Urgent(urgent) = of
-                && urgent.is_watched
+                && urgent.lends
             {
                 // Messages are not to meet the queue of a search.
                 sparse += (urgent.message_need - class.long).max(0.0);

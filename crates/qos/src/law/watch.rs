@@ -50,7 +50,7 @@ impl Law {
         let state = match self.settings.given_bit_per_s {
             Some(given) => {
                 self.fill(given, &ranking);
-                self.beside_none = self.applied;
+                self.without_messages = self.applied;
                 State::Given
             }
             None => State::Growing,
@@ -78,7 +78,7 @@ impl Law {
         [floor, ceiling]: [f64; 2],
     ) {
         self.applied = self.beside_messages(state, queue_s, ranking).clamp(floor, ceiling);
-        if self.applied < self.beside_none {
+        if self.applied < self.without_messages {
             self.cut_ns = Some(now_ns);
         }
     }
@@ -103,11 +103,11 @@ impl Law {
     fn beside_messages(&self, state: State, queue_s: Option<f64>, ranking: &Ranking) -> f64 {
         let is_estimated = self.settings.given_bit_per_s.is_none() && state != State::Leased;
         if !is_estimated || self.confirmed.is_none() || ranking.for_messages <= 0.0 {
-            return self.beside_none;
+            return self.without_messages;
         }
         let drained_s = DRAIN_TARGET_SHARE * self.settings.target_s();
         let queue = self.capacity * queue_s.unwrap_or(0.0) / drained_s;
         let room = self.beta() * self.capacity - ranking.urgent - ranking.for_messages - queue;
-        self.beside_none.min(room.max(DRAIN_MIN * self.beside_none))
+        self.without_messages.min(room.max(DRAIN_MIN * self.without_messages))
     }
 }

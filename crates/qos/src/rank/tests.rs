@@ -17,7 +17,7 @@ fn urgent(priority: u8, clients: f64, active: f64) -> Urgent {
         sent: 0.0,
         early_share: 0.0,
         is_expected: true,
-        is_watched: false,
+        lends: false,
     }
 }
 
