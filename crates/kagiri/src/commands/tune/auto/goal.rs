@@ -83,8 +83,7 @@ impl Goal {
         for metric in metrics {
             if metric == CAPACITY {
                 return Err(
-                    "no trial has a capacity that could be guarded; it can be the goal: --goal capacity"
-                        .into(),
+                    "capacity: it is of a search, not of a trial; it can be the goal: --goal capacity".into(),
                 );
             }
             let better = better_of(specs, workload, metric)?;
