@@ -123,13 +123,17 @@ fn difference(wanted: &Sizes, found: &Sizes) -> Option<String> {
     // Markers of directories are empty.
     let deleted = |(key, size): &(&String, &u64)| **size > 0 && !wanted.contains_key(*key);
     let extra = found.iter().filter(deleted).count();
-    let (first, _) = missing.first().copied().unzip();
-    match (first, extra) {
-        (Some(first), _) => Some(format!(
-            "{} of {} files are not there with their size, among them {first}",
-            missing.len(),
-            wanted.len()
-        )),
+    match (missing.first(), extra) {
+        (Some((key, size)), _) => {
+            let there =
+                found.get(*key).map_or_else(|| "not at all".to_owned(), |size| format!("with {size}"));
+            Some(format!(
+                "{} of {} files are not there with their size, among them {key}: {size} B by the mount, \
+                 and there {there}",
+                missing.len(),
+                wanted.len()
+            ))
+        }
         (None, 0) => None,
         (None, extra) => Some(format!("{extra} deleted files are still there")),
     }
@@ -149,7 +153,7 @@ mod tests {
         assert_eq!(difference(&wanted, &sizes(&[("p/a", 3), ("p/d", 0), ("p/d/b", 0)])), None);
         let words = |found| difference(&wanted, &sizes(found)).unwrap();
         assert!(words(&[("p/a", 3)]).contains("1 of 2 files") && words(&[("p/a", 3)]).contains("p/d/b"));
-        assert!(words(&[("p/a", 2), ("p/d/b", 0)]).contains("p/a"));
+        assert!(words(&[("p/a", 2), ("p/d/b", 0)]).contains("p/a: 3 B by the mount, and there with 2"));
         assert!(words(&[("p/a", 3), ("p/d/b", 0), ("p/c", 1)]).contains("1 deleted"));
     }
 }

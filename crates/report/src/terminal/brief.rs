@@ -10,6 +10,7 @@ use super::paint::Tone;
 use super::summary::{answer, doubt_texts, requirement, toned, variant_columns};
 use super::table::{Column, is_one_table, render};
 use crate::extras::Extras;
+use crate::sweep;
 use crate::text::plain;
 
 pub const LINES: usize = 15;
@@ -61,7 +62,13 @@ pub(super) fn variant_table(run: &Run, style: &Style, lines: usize) -> String {
     let mut columns = shown(&columns);
     let heads = columns.iter().map(|column| column.head.len()).max().unwrap_or(0);
     let rule = 1;
-    let rows = lines.saturating_sub(text.lines().count() + heads + rule).max(2);
+    let rows_below = |text: &str| lines.saturating_sub(text.lines().count() + heads + rule).max(2);
+    if run.variants.len() > rows_below(&text) {
+        // Where not all rows are shown, the ends of what was swept say the most.
+        let ends: Vec<_> = sweep::sentences(run).iter().map(|one| style.wrapped("", one)).collect();
+        text += &as_fits(&ends, "sentence", lines / 2);
+    }
+    let rows = rows_below(&text);
     let more = run.variants.len().saturating_sub(rows);
     let rows = if more > 0 { rows - 1 } else { rows };
     columns.iter_mut().for_each(|column| column.cells.truncate(rows));

@@ -2,6 +2,7 @@
 
 use base::outcome::{LoadMetric, Run};
 use report::html::{Extras, page};
+use report::terminal::{Style, brief};
 use serde_json::{Value, json};
 
 use crate::simulate;
@@ -119,4 +120,28 @@ fn bars_have_their_ceiling_or_an_arrow_to_it() {
         assert_eq!(page.contains("\u{2192} ceiling 956.4 Mbit/s"), arrow, "{theoretical_mbit}");
         assert!(page.contains("Dashed: what the link can carry."));
     }
+}
+
+#[test]
+fn brief_answer_that_lacks_rows_says_the_ends() {
+    let mut all = run(["64B", "1KiB", "64KiB"].map(|size| json!({ "size": size })));
+    let style = Style { width: 80, colour: false, unicode: true };
+    let said = "Goodput at size 64KiB: 90 Mbit/s";
+    let short = brief(&all, &Extras::default(), style, None);
+    assert!(!short.contains(said), "all rows are shown: {short}");
+    let last = all.variants[1].clone();
+    for kib in 2..18 {
+        let name = format!("{kib} KiB");
+        let settings = json!({ "size": format!("{kib}KiB") });
+        all.plan["variants"]
+            .as_array_mut()
+            .expect("an array")
+            .push(json!({ "name": name, "settings": settings }));
+        all.variants.push(base::outcome::VariantOutcome { name, ..last.clone() });
+    }
+    let text = brief(&all, &Extras::default(), style, None);
+    for sentence in [said, "Goodput at size 64B: 10 Mbit/s"] {
+        assert!(text.contains(sentence), "{text}");
+    }
+    assert!(text.lines().count() <= 15 && text.contains("more variants"), "{text}");
 }
