@@ -79,7 +79,10 @@ impl Backend {
             match runtime.block_on(self.list(&prefix)) {
                 Ok(found) => match difference(&wanted, &found) {
                     None => return Durable::After { s: began.elapsed().as_secs_f64() },
-                    different => left = different,
+                    different => {
+                        left = different;
+                        look_again(tree, &prefix, &mut wanted, &found);
+                    }
                 },
                 Err(failure) if failure.is_final => return failed(failure.sentence(&self.at.to_string())),
                 Err(failure) => left = Some(failure.sentence(&self.at.to_string())),
@@ -115,6 +118,19 @@ fn files_below(dir: &Path, key: &str, files: &mut Sizes) -> std::io::Result<()> 
         }
     }
     Ok(())
+}
+
+/// Asks the mount once more for the sizes of files that the backend has with another one: after threads used a file
+/// at the same time, s3fs says an old size for a while.
+fn look_again(tree: &Path, prefix: &str, wanted: &mut Sizes, found: &Sizes) {
+    for (key, size) in
+        wanted.iter_mut().filter(|(key, size)| found.get(*key).is_some_and(|there| there != *size))
+    {
+        let below = key.strip_prefix(prefix).map(|path| path.trim_start_matches('/'));
+        if let Some(Ok(file)) = below.map(|path| std::fs::metadata(tree.join(path))) {
+            *size = file.len();
+        }
+    }
 }
 
 /// What the backend does not hold yet, in words; `None`: it holds everything.
@@ -155,5 +171,15 @@ mod tests {
         assert!(words(&[("p/a", 3)]).contains("1 of 2 files") && words(&[("p/a", 3)]).contains("p/d/b"));
         assert!(words(&[("p/a", 2), ("p/d/b", 0)]).contains("p/a: 3 B by the mount, and there with 2"));
         assert!(words(&[("p/a", 3), ("p/d/b", 0), ("p/c", 1)]).contains("1 deleted"));
+    }
+
+    #[test]
+    fn only_a_size_that_the_backend_contradicts_is_asked_for_again() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::write(tree.path().join("stale"), "abc").unwrap();
+        std::fs::write(tree.path().join("short"), "abc").unwrap();
+        let mut wanted = sizes(&[("p/stale", 0), ("p/short", 3), ("p/missing", 7)]);
+        look_again(tree.path(), "p", &mut wanted, &sizes(&[("p/stale", 3), ("p/short", 1)]));
+        assert_eq!(wanted, sizes(&[("p/stale", 3), ("p/short", 3), ("p/missing", 7)]));
     }
 }
