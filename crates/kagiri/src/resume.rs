@@ -1,6 +1,8 @@
 //! Says that a run broke off, and how to continue it (`kagiri run --resume`).
 
+use base::format::plural;
 use base::outcome::{Run, State};
+use base::plan::Plan;
 use report::text::plain;
 use store::{Filter, RunSummary, Store};
 
@@ -14,14 +16,27 @@ pub fn is_broken_off(summary: &RunSummary) -> bool {
 }
 
 /// The command that continues a run that broke off after its first trial; `None` for any other run.
-pub fn command(run: &Run) -> Option<String> {
+/// `program`: how commands begin that are done where the run is stored.
+pub fn command(run: &Run, program: &str) -> Option<String> {
     let broke_off = matches!(run.state, State::Interrupted | State::Failed) && !run.trials.is_empty();
-    broke_off.then(|| format!("kagiri run --resume {}", plain(&run.run)))
+    broke_off.then(|| format!("{program} run --resume {}", plain(&run.run)))
+}
+
+/// The plan of a stored run.
+/// Errors: it cannot be read, such as one of a newer version.
+pub fn plan_of(run: &Run) -> Result<Plan, Failure> {
+    serde_json::from_value(run.plan.clone())
+        .map_err(|error| Failure::runtime(format!("the plan of run {} cannot be read: {error}", run.run)))
+}
+
+/// How many trials a run keeps that goes on: `3 trials`.
+pub fn kept_trials(run: &Run) -> String {
+    plural(run.trials.iter().filter(|trial| !trial.account.is_cut).count() as u64, "trial")
 }
 
 /// Says how to go on with a run that broke off.
 pub fn say_how(run: &Run, hosts: &HostArgs, quiet: bool) {
-    if let Some(command) = command(run).filter(|_| !quiet) {
+    if let Some(command) = command(run, "kagiri").filter(|_| !quiet) {
         let same =
             if hosts.listen.is_some() || hosts.via.is_some() { " and the same options of hosts" } else { "" };
         output::say(&format!("its trials are stored; go on with '{command}'{same}"));

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use base::format::plural;
 use base::outcome::{Run, Trial};
 use base::part::HostContext;
 use base::placement::Wishes;
@@ -294,8 +293,7 @@ pub fn run_plan(plan: &Plan, common: &MeasureArgs, hosts: &HostArgs, places: Pla
 /// Measures what is left of a stored run, stores it and prints the result.
 pub fn resume_run(plan: &Plan, stored: Run, common: &MeasureArgs, hosts: &HostArgs) -> Outcome {
     let say = output::say_unless(common.quiet);
-    let kept = stored.trials.iter().filter(|trial| !trial.account.is_cut).count();
-    say(&format!("run {} goes on after {}", stored.run, plural(kept as u64, "trial")));
+    say(&format!("run {} goes on after {}", stored.run, resume::kept_trials(&stored)));
     Session::open(common, &say)?.run_or_resume(plan, Some(stored), common, hosts)
 }
 

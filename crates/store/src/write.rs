@@ -75,8 +75,16 @@ impl Store {
     /// # Errors
     /// As [`Self::resume`].
     pub fn load_broken_off(&mut self, run_id: &str) -> Result<Run, StoreError> {
-        self.write(|step, at| step.check_broken_off(run_id, at))?;
+        self.check_broken_off(run_id)?;
         self.load(run_id)
+    }
+
+    /// Checks that a run broke off and can go on.
+    ///
+    /// # Errors
+    /// As [`Self::resume`].
+    pub fn check_broken_off(&mut self, run_id: &str) -> Result<(), StoreError> {
+        self.write(|step, at| step.check_broken_off(run_id, at))
     }
 
     /// Store what is known of a run beside its trials while it is measured.

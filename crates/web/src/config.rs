@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base::outcome::Run;
 use serde::{Deserialize, Serialize};
 
 pub struct Config {
@@ -49,6 +50,10 @@ pub trait Commands: Send + Sync {
     /// Checks a plan as `kagiri run` does. `folder`: paths in the plan are relative to it.
     /// Errors: the first problem of the plan.
     fn check_plan(&self, text: &str, folder: &Path) -> Result<CheckedPlan, PlanProblem>;
+
+    /// Checks a stored run that broke off, as `kagiri run --resume` does before it measures.
+    /// Errors: its plan cannot be read or measured here, or a file that the plan names has changed.
+    fn check_stored(&self, run: &Run) -> Result<CheckedPlan, PlanProblem>;
 
     /// Checks the options of `kagiri tune auto` for a valid plan, as the command does before it measures.
     /// Errors: the first problem, with the key of [`TuneOptions`] or `toml`.

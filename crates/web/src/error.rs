@@ -60,7 +60,9 @@ impl From<StoreError> for ApiError {
         let status = match &error {
             StoreError::NoRun { .. } | StoreError::BadId { .. } => StatusCode::NOT_FOUND,
             StoreError::Measured { .. } => StatusCode::CONFLICT,
-            StoreError::Ambiguous { .. } | StoreError::NotStorable { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            StoreError::Ambiguous { .. } | StoreError::Ended { .. } | StoreError::NotStorable { .. } => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             StoreError::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };

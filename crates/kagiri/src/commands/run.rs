@@ -11,7 +11,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::hosts::HostArgs;
 use crate::lab_for_run::{LabForRun, check_hosts};
 use crate::placement_check::Places;
-use crate::{dirs, output, remote, session};
+use crate::{dirs, output, remote, resume, session};
 
 /// Run a plan file: a workload with variants and repetitions.
 #[derive(Args)]
@@ -57,7 +57,7 @@ impl RunPlan {
         let (plan, common) = match (&self.plan, &self.resume) {
             (_, Some(run)) => return go_on(run, &self.common, &self.hosts),
             (Some(plan), None) => (plan, &self.common),
-            (None, None) => return Err(Failure::usage("name a plan file, or a run with --resume")),
+            (None, None) => return Err(no_plan()),
         };
         let plan = read_plan(plan, common)?;
         session::check_plan(&plan, &self.hosts, Places::Plan)?;
@@ -71,16 +71,24 @@ impl RunPlan {
     }
 
     /// Lets a console measure. `address`: the console's.
-    /// Errors: options that only this host has; see also [`remote::run_plan`].
+    /// Errors: options that only this host has; see also [`remote::run_plan`] and [`remote::resume_run`].
     pub fn run_on(self, address: &str, connect: impl FnOnce() -> Result<Client, Failure>) -> Outcome {
-        let plan = self.plan.ok_or_else(|| remote::refusal(address, "--resume"))?;
         if self.hosts.is_given() {
             let what = "an option of the group 'Hosts' (where agents join is said to 'kagiri serve')";
             return Err(remote::refusal(address, what));
         }
+        let plan = match (self.plan, &self.resume) {
+            (_, Some(run)) => return remote::resume_run(&connect()?, run, &self.common),
+            (Some(plan), None) => plan,
+            (None, None) => return Err(no_plan()),
+        };
         let text = read_plan_text(&plan)?;
         remote::run_plan(&connect()?, &plan, &text, self.dry_run, &self.common)
     }
+}
+
+fn no_plan() -> Failure {
+    Failure::usage("name a plan file, or a run with --resume")
 }
 
 /// Measures what is left of a stored run, under its own id and plan.
@@ -88,8 +96,7 @@ impl RunPlan {
 fn go_on(name: &str, common: &MeasureArgs, hosts: &HostArgs) -> Outcome {
     let id = dirs::open_store_to_read()?.resolve_id(name)?;
     let stored = dirs::open_store()?.load_broken_off(&id)?;
-    let plan: Plan = serde_json::from_value(stored.plan.clone())
-        .map_err(|error| Failure::runtime(format!("the plan of run {id} cannot be read: {error}")))?;
+    let plan = resume::plan_of(&stored)?;
     session::check_plan(&plan, hosts, Places::Plan)?;
     // Before its lab is made.
     run::resume::check_files(&stored, &session::run_environment(&plan)).map_err(session::run_failure)?;

@@ -171,9 +171,8 @@ fn show(source: &Source<'_>, name: &str, json: bool, plan: bool) -> Outcome {
     } else {
         let text = report::terminal::summary(&run, &output::extras(&run, None), output::style(), None);
         // A run of a file is not stored here.
-        let command = resume::command(&run).filter(|_| source.has_stored(name));
-        let place = source.where_to_resume();
-        let more = command.map(|command| format!("Go on with it{place}: {command}\n")).unwrap_or_default();
+        let command = resume::command(&run, &source.command()).filter(|_| source.has_stored(name));
+        let more = command.map(|command| format!("Go on with it: {command}\n")).unwrap_or_default();
         output::print(&(text + &more))?;
     }
     Ok(Code::Measured)

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use base::outcome::{Phase, Trial};
+use base::outcome::{Phase, Run, Trial};
 use base::part::Live;
 use base::plan::Plan;
 use base::workload::Presentation;
 use run::engine::{Event as RunEvent, Observer};
-use run::search::Step;
+use run::search::{Step, TrialResult};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sys::clock::Deadline;
@@ -38,6 +38,8 @@ pub struct Expected<'a> {
     pub plan: &'a Plan,
     pub presentation: &'static Presentation,
     pub estimate: Estimate,
+    /// The run that goes on, as it was when it broke off.
+    pub stored: Option<&'a Run>,
 }
 
 pub struct Follower<'a> {
@@ -47,11 +49,14 @@ pub struct Follower<'a> {
     presentation: &'static Presentation,
     /// Taken when the run begins.
     estimate: Option<Estimate>,
+    /// The run that goes on; taken when its first search begins.
+    stored: Option<&'a Run>,
     quiet: bool,
     json_lines: Option<JsonLines>,
     stop: Arc<AtomicBool>,
     progress: Option<Progress>,
     lines: Option<RunLines>,
+    has_ended: bool,
     /// The last event that has an id.
     position: Option<u64>,
     /// The last line about the queue.
@@ -65,6 +70,8 @@ pub struct Followed {
     pub job: JobView,
     /// The lines of `--json-lines`, which lack the end of the run.
     pub lines: Option<RunLines>,
+    /// Whether the run itself came to an end, however it ended.
+    pub has_ended: bool,
 }
 
 #[derive(Deserialize)]
@@ -107,18 +114,20 @@ impl<'a> Follower<'a> {
         json_lines: Option<JsonLines>,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let Expected { plan, presentation, estimate } = expected;
+        let Expected { plan, presentation, estimate, stored } = expected;
         Self {
             client,
             job,
             plan,
             presentation,
             estimate: Some(estimate),
+            stored,
             quiet,
             json_lines,
             stop,
             progress: None,
             lines: None,
+            has_ended: false,
             position: None,
             waiting: None,
             stop_deadline: None,
@@ -134,7 +143,7 @@ impl<'a> Follower<'a> {
         }
         ended?;
         let job = self.client.job(&self.job.id).map_err(|error| self.lost(&error))?;
-        Ok(Followed { job, lines: self.lines })
+        Ok(Followed { job, lines: self.lines, has_ended: self.has_ended })
     }
 
     fn until_bye(&mut self) -> Result<(), Failure> {
@@ -216,7 +225,10 @@ impl<'a> Follower<'a> {
             ("run", None) => self.begin(event)?,
             ("preparing", Some(progress)) => {
                 let Preparing { variant, repetition } = read(self.client, event)?;
-                progress.event(RunEvent::Preparing { variant: &variant, repetition, kept: &[] });
+                let stored = self.stored.take();
+                let kept = stored.map(|stored| take_over(progress, stored, &variant, repetition));
+                let kept = kept.unwrap_or_default();
+                progress.event(RunEvent::Preparing { variant: &variant, repetition, kept: &kept });
             }
             ("trial_began", Some(progress)) => {
                 let TrialBegan { variant, load, phase } = read(self.client, event)?;
@@ -232,6 +244,7 @@ impl<'a> Follower<'a> {
                 let TrialEnded { trial } = read(self.client, event)?;
                 progress.event(RunEvent::TrialEnded(&trial));
             }
+            ("end", _) => self.has_ended = true,
             // Others are for newer programs.
             _ => {}
         }
@@ -307,6 +320,20 @@ impl<'a> Follower<'a> {
             ),
         }
     }
+}
+
+/// Tells `progress` which searches a run that goes on has behind it. Returns the results of the one that
+/// begins now.
+fn take_over(progress: &mut Progress, stored: &Run, variant: &str, repetition: u32) -> Vec<TrialResult> {
+    let is_of_search = |trial: &&Trial| trial.variant == variant && trial.repetition == repetition;
+    let others = stored.trials.iter().filter(|trial| !is_of_search(trial));
+    let mut ended: Vec<(&str, u32)> = others.map(|one| (one.variant.as_str(), one.repetition)).collect();
+    ended.dedup();
+    for (variant, _) in ended {
+        progress.event(RunEvent::Skipped { variant });
+    }
+    let is_kept = |trial: &&Trial| !trial.account.is_cut && !trial.is_broken_off();
+    stored.trials.iter().filter(is_of_search).filter(is_kept).map(Into::into).collect()
 }
 
 fn read<T: DeserializeOwned>(client: &Client, event: Event) -> Result<T, Failure> {

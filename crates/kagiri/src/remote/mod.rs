@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::Args;
 use web::client::{Access, Client, ClientError, read_token, without_secrets};
 
-pub use self::run::run_plan;
+pub use self::run::{resume_run, run_plan};
 pub use self::source::{Source, id_among};
 use crate::exit::Failure;
 use crate::output;

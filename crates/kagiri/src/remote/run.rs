@@ -1,14 +1,16 @@
-//! `kagiri run PLAN.toml` on a console.
+//! `kagiri run` on a console: of a plan file, and of what is left of a run that broke off.
 
 use std::path::Path;
 
+use base::outcome::Run;
 use base::plan::Plan;
+use report::text::plain;
 use run::engine::{self, RunError};
 use run::registry::BUILT_IN;
 use web::client::{Cause, Changes, Client, ClientError, JobView};
 
 use super::follow::{Expected, Followed, Follower};
-use super::{command_of, failure};
+use super::{command_of, failure, id_among};
 use crate::args::MeasureArgs;
 use crate::estimate::Estimate;
 use crate::exit::{Code, Failure, Outcome};
@@ -28,17 +30,43 @@ pub fn run_plan(client: &Client, file: &Path, text: &str, is_dry: bool, common: 
         output::print(&(serde_json::to_string_pretty(&plan.resolved)? + "\n"))?;
         return Ok(Code::Measured);
     }
+    measure(client, &plan.resolved, None, common, || client.submit(&plan.toml))
+}
+
+/// Lets a console measure what is left of a run that broke off there, and prints the result. `name`: the
+/// run's id, the beginning of it, `last` or `last~1`.
+pub fn resume_run(client: &Client, name: &str, common: &MeasureArgs) -> Outcome {
+    let runs = client.runs().map_err(failure)?;
+    let stored = client.run(&id_among(client, &runs, name)?).map_err(failure)?;
+    let plan = resume::plan_of(&stored)?;
+    measure(client, &plan, Some(&stored), common, || client.resume(&stored.run))
+}
+
+/// `stored`: the run of this plan that goes on. `begin` asks the console for the job.
+fn measure(
+    client: &Client,
+    plan: &Plan,
+    stored: Option<&Run>,
+    common: &MeasureArgs,
+    begin: impl FnOnce() -> Result<JobView, ClientError>,
+) -> Outcome {
     // Before the run begins there: nothing may be lost for want of a place here.
     check_out(common)?;
     let json_lines = JsonLines::open(common)?;
     let stop = stop_flag()?;
-    let workload = BUILT_IN.workload(&plan.resolved.workload).map_err(Failure::usage)?;
-    let variants = engine::configure(&plan.resolved, workload).map_err(run_failure)?;
-    let estimate = Estimate::of_plan(&plan.resolved, &variants);
-    let expected = Expected { plan: &plan.resolved, presentation: workload.presentation(), estimate };
-    let say = output::say_unless(common.quiet);
-    let job = client.submit(&plan.toml).map_err(failure)?;
-    say(&format!("console {} has the plan as job {}", client.address(), job.id));
+    let workload = BUILT_IN.workload(&plan.workload).map_err(Failure::usage)?;
+    let variants = engine::configure(plan, workload).map_err(run_failure)?;
+    let estimate = Estimate::of_plan(plan, &variants);
+    let expected = Expected { plan, presentation: workload.presentation(), estimate, stored };
+    let job = begin().map_err(failure)?;
+    let (address, id) = (client.address(), &job.id);
+    output::say_unless(common.quiet)(&match stored {
+        None => format!("console {address} has the plan as job {id}"),
+        Some(stored) => {
+            let (run, trials) = (plain(&stored.run), resume::kept_trials(stored));
+            format!("console {address} goes on with run {run} after {trials}, as job {id}")
+        }
+    });
     let followed = Follower::new(client, job, expected, common.quiet, json_lines, stop).follow()?;
     present(client, followed, common)
 }
@@ -92,7 +120,7 @@ fn of_console(client: &Client) -> String {
 
 /// Prints what came of the run.
 fn present(client: &Client, followed: Followed, common: &MeasureArgs) -> Outcome {
-    let Followed { job, lines } = followed;
+    let Followed { job, lines, has_ended } = followed;
     let Some(id) = &job.run else { return Err(without_run(client, &job)) };
     let again = |error: ClientError| {
         let command = command_of(client);
@@ -108,15 +136,14 @@ fn present(client: &Client, followed: Followed, common: &MeasureArgs) -> Outcome
         lines.end(&run);
     }
     let say = output::say_unless(common.quiet);
-    if let Some(resume) = resume::command(&run) {
-        let host = report::text::plain(&client.facts().host);
-        say(&format!("its trials are stored on {host}; go on with it there: '{resume}'"));
-    }
-    // A process that was killed leaves a run without a reason.
-    let was_killed = job.state == "failed" && job.exit_code.is_none();
-    let error = run.failure.clone().or_else(|| job.message.clone().filter(|_| was_killed));
-    let error = error.map(|message| RunError { message, usage: job.exit_code == Some(USAGE) });
     let command = command_of(client);
+    if let Some(resume) = resume::command(&run, &command) {
+        say(&format!("its trials are stored there; go on with '{resume}'"));
+    }
+    // A process that was killed, or did not get to measure, leaves the run as it was.
+    let has_failed = job.state == "failed" && !has_ended;
+    let error = run.failure.clone().or_else(|| job.message.clone().filter(|_| has_failed));
+    let error = error.map(|message| RunError { message, usage: job.exit_code == Some(USAGE) });
     let outcome = conclude(&run, error, common.has_json_on_stdout(), || {
         output::present_of_console(&run, common, &command)
     });

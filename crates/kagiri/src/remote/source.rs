@@ -77,14 +77,6 @@ impl Source<'_> {
             Self::Console(client) => command_of(client),
         }
     }
-
-    /// Where a broken-off run can go on, in words: only on the host that has it.
-    pub fn where_to_resume(&self) -> String {
-        match self {
-            Self::Here(_) => String::new(),
-            Self::Console(client) => format!(" on {}", report::text::plain(&client.facts().host)),
-        }
-    }
 }
 
 /// The id of the console's run that is meant by `name`.

@@ -10,9 +10,9 @@ use store::Annotation;
 
 use super::plans::{answer, checked};
 use crate::app::{Shared, blocking};
-use crate::config::TuneOptions;
+use crate::config::{CheckedPlan, Targets, TuneOptions};
 use crate::error::{ApiError, ApiResult, read};
-use crate::jobs::{Kind, NewJob};
+use crate::jobs::{Kind, NewJob, Resume};
 use crate::json::Json;
 use crate::plans::to_toml;
 
@@ -27,6 +27,8 @@ struct Asked {
     #[serde(default)]
     tags: Vec<String>,
     tune: Option<AskedTune>,
+    /// The id of a stored run that broke off.
+    resume: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -45,24 +47,46 @@ pub async fn show(State(app): State<Shared>, Path(id): Path<String>) -> ApiResul
 }
 
 pub async fn create(State(app): State<Shared>, body: Bytes) -> ApiResult<Response> {
-    let Asked { toml, name, tags, tune } = read(&body)?;
-    let (text, kind) = match (toml, tune) {
-        (Some(text), None) => (text, Kind::Run),
-        (None, Some(tune)) => (tune.toml, Kind::Tune(tune.options)),
-        _ => return Err(ApiError::invalid("write either 'toml' or 'tune'", None)),
+    let Asked { toml, name, tags, tune, resume } = read(&body)?;
+    let tags = Annotation::checked(&tags, "").map_err(|why| ApiError::invalid(why, Some("tags")))?.tags;
+    let name = name.as_deref().map(str::trim).filter(|name| !name.is_empty());
+    let new = match (toml, tune, resume) {
+        (Some(text), None, None) => of_plan(&app, Kind::Run, text, name, tags).await?,
+        (None, Some(tune), None) => of_plan(&app, Kind::Tune(tune.options), tune.toml, name, tags).await?,
+        (None, None, Some(_)) if name.is_some() => {
+            return Err(ApiError::invalid("a run that goes on keeps its name; leave it out", Some("name")));
+        }
+        (None, None, Some(run)) => Ok(of_broken_off(&app, run, tags).await?),
+        _ => return Err(ApiError::invalid("write one of 'toml', 'tune' and 'resume'", None)),
     };
-    let annotation = Annotation::checked(&tags, "").map_err(|why| ApiError::invalid(why, Some("tags")))?;
-    let text = match name.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
+    let new = match new {
+        Ok(new) => new,
+        Err(refused) => return Ok((StatusCode::UNPROCESSABLE_ENTITY, Json(refused)).into_response()),
+    };
+    let jobs = app.jobs.clone();
+    let view = blocking(move || jobs.create(new)).await?;
+    Ok((StatusCode::CREATED, Json(view)).into_response())
+}
+
+/// A job that measures a plan; the inner error is the answer about a plan that is not valid.
+async fn of_plan(
+    app: &Shared,
+    kind: Kind,
+    text: String,
+    name: Option<&str>,
+    tags: Vec<String>,
+) -> ApiResult<Result<NewJob, Value>> {
+    let text = match name {
         Some(name) => renamed(&text, name)?,
         None => text,
     };
-    let (checked, text) = checked(&app, text).await?;
+    let (checked, text) = checked(app, text).await?;
     let plan = match checked {
         Ok(plan) => plan,
         Err(problem) => {
-            let mut body = answer(&app, &text, &Err(problem.clone()));
+            let mut body = answer(app, &text, &Err(problem.clone()));
             body["error"] = json!({ "message": problem.message, "field": problem.field });
-            return Ok((StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response());
+            return Ok(Err(body));
         }
     };
     if let Kind::Tune(options) = &kind {
@@ -71,24 +95,41 @@ pub async fn create(State(app): State<Shared>, body: Bytes) -> ApiResult<Respons
             ApiError::invalid(problem.message, field.as_deref())
         })?;
     }
-    if plan.targets.uses_fleet() && app.fleet.is_empty() {
-        return Err(ApiError::invalid(
+    check_fleet(app, &plan.targets)?;
+    Ok(Ok(new_job(kind, plan, tags, Some(text))))
+}
+
+/// A job that measures what is left of a stored run.
+/// Errors: there is no such run, it is measured now or was to its end, or it cannot go on here.
+async fn of_broken_off(app: &Shared, run: String, tags: Vec<String>) -> ApiResult<NewJob> {
+    let id = run.clone();
+    let stored = app.with_store(move |store| {
+        store.check_broken_off(&id)?;
+        Ok(store.load_without_series(&id)?)
+    });
+    let stored = stored.await?;
+    let commands = app.commands.clone();
+    let checked = blocking(move || Ok(commands.check_stored(&stored))).await?;
+    let plan = checked.map_err(|problem| ApiError::invalid(problem.message, Some("resume")))?;
+    check_fleet(app, &plan.targets)?;
+    let begun_by = app.jobs.that_began(&run);
+    Ok(new_job(Kind::Resume(Resume { run, begun_by }), plan, tags, None))
+}
+
+fn new_job(kind: Kind, plan: CheckedPlan, tags: Vec<String>, toml: Option<String>) -> NewJob {
+    NewJob { kind, name: plan.name, workload: plan.workload, tags, targets: plan.targets, toml }
+}
+
+/// Errors: other hosts take part, and it is not known where they join.
+fn check_fleet(app: &Shared, targets: &Targets) -> ApiResult<()> {
+    match targets.uses_fleet() && app.fleet.is_empty() {
+        true => Err(ApiError::invalid(
             "the plan uses other hosts, and this server does not know where they join; start it with --fleet \
              ENDPOINT (and --credentials DIR)",
             Some("place"),
-        ));
+        )),
+        false => Ok(()),
     }
-    let jobs = app.jobs.clone();
-    let new = NewJob {
-        kind,
-        name: plan.name,
-        workload: plan.workload,
-        tags: annotation.tags,
-        targets: plan.targets,
-        toml: text,
-    };
-    let view = blocking(move || jobs.create(new)).await?;
-    Ok((StatusCode::CREATED, Json(view)).into_response())
 }
 
 /// A plan with another name. Its comments are lost if it has another one.

@@ -200,6 +200,11 @@ impl Client {
     }
 
     fn posted(&self, path: &[&str], body: &Value) -> RequestBuilder {
+    /// Asks for what is left of a stored run. `run`: its whole id.
+    pub fn resume(&self, run: &str) -> Result<JobView, ClientError> {
+        self.json(self.posted(&["jobs"], &json!({ "resume": run })))
+    }
+
         let request = self.http.post(self.url(path)).header(http::header::CONTENT_TYPE, "application/json");
         request.body(body.to_string())
     }

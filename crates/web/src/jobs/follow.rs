@@ -157,7 +157,8 @@ fn how_it_ended(job: &Job, code: Option<i32>, stderr: &str) -> (State, Option<St
         (None, None) if job.state == State::Stopping => {
             (State::Interrupted, Some("its process was ended at once".to_owned()))
         }
-        (None, None) if stderr.trim().is_empty() => (
+        // What it wrote before is its progress, unless it is an error.
+        (None, None) if !stderr.lines().any(|line| line.starts_with("error: ")) => (
             State::Failed,
             Some("its process ended before the run did; finished trials are stored".to_owned()),
         ),

@@ -47,6 +47,17 @@ impl State {
 pub enum Kind {
     Run,
     Tune(TuneOptions),
+    /// What is left of a stored run.
+    Resume(Resume),
+}
+
+/// A stored run that broke off.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Resume {
+    pub run: String,
+    /// The job that began it, whose folder its relative paths are in; `None`: it was begun in a terminal, or
+    /// the job was removed.
+    pub begun_by: Option<String>,
 }
 
 /// A process, distinguished from later ones with the same id.
@@ -137,6 +148,12 @@ impl LiveState {
 }
 
 impl Job {
+    /// Whether it continues this run, or will.
+    pub fn continues(&self, run: &str) -> bool {
+        let is_of_run = matches!(&self.kind, Kind::Resume(resume) if resume.run == run);
+        is_of_run && !self.state.has_ended()
+    }
+
     /// The job as the API has it. `position`: its place in the queue, from 1. `host`: this machine's name.
     pub fn view(&self, position: Option<usize>, host: &str) -> Value {
         let live = &self.live;
@@ -156,7 +173,7 @@ impl Job {
         };
         json!({
             "id": self.id,
-            "kind": if self.kind == Kind::Run { "run" } else { "tune" },
+            "kind": if matches!(self.kind, Kind::Tune(_)) { "tune" } else { "run" },
             "name": self.name,
             "workload": self.workload,
             "state": self.state.name(),

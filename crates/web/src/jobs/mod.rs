@@ -22,7 +22,7 @@ use tokio::sync::broadcast;
 
 pub use self::events::{Chunk, JobStream, frame, replay};
 pub use self::files::{events_file, make_folder, read_json, tail, write, write_json};
-pub use self::job::{Job, Kind, LiveState, Process, State};
+pub use self::job::{Job, Kind, LiveState, Process, Resume, State};
 use crate::config::Targets;
 use crate::error::{ApiError, ApiResult};
 use crate::plans;
@@ -58,7 +58,8 @@ pub struct NewJob {
     pub workload: String,
     pub tags: Vec<String>,
     pub targets: Targets,
-    pub toml: String,
+    /// The plan; `None`: the stored run has it.
+    pub toml: Option<String>,
 }
 
 impl Jobs {
@@ -105,11 +106,19 @@ impl Jobs {
     }
 
     /// Adds a job to the queue.
-    /// Errors: the queue is full, or the disk.
+    /// Errors: the queue is full, or the disk; another job continues the same run.
     pub fn create(&self, new: NewJob) -> ApiResult<Value> {
         let waiting = self.lock().values().filter(|job| job.state == State::Queued).count();
         if waiting >= QUEUED_MAX {
             return Err(ApiError::conflict(format!("{waiting} jobs wait already; remove some of them")));
+        }
+        if let Kind::Resume(Resume { run, .. }) = &new.kind
+            && let Some(other) = self.lock().values().find(|job| job.continues(run))
+        {
+            let id = &other.id;
+            return Err(ApiError::conflict(format!(
+                "job {id} goes on with run {run} already; wait until it has ended, or stop it"
+            )));
         }
         let (id, now) = files::make_job_folder(&self.folder, Timestamp::now())
             .map_err(|error| not_stored(&self.folder, &error))?;
@@ -132,9 +141,12 @@ impl Jobs {
             live: LiveState::default(),
         };
         let (id, folder) = (job.id.clone(), self.folder_of(&job.id));
-        let written = write(&files::plan_file(&folder), new.toml.as_bytes())
-            .and_then(|()| plans::write_companions(&new.toml, &folder))
-            .and_then(|()| files::write_job(&folder, &job));
+        let write_plan = |toml: &String| {
+            write(&files::plan_file(&folder), toml.as_bytes())?;
+            plans::write_companions(toml, &folder)
+        };
+        let written =
+            new.toml.as_ref().map_or(Ok(()), write_plan).and_then(|()| files::write_job(&folder, &job));
         if let Err(error) = written {
             let _ = fs::remove_dir_all(&folder);
             return Err(not_stored(&folder, &error));
@@ -144,6 +156,14 @@ impl Jobs {
         self.wake.notify_all();
         self.remove_old();
         self.view(&id)
+    }
+
+    /// The job that began a run.
+    pub fn that_began(&self, run: &str) -> Option<String> {
+        let all = self.lock();
+        let is_resumed = |job: &Job| matches!(job.kind, Kind::Resume(_));
+        let began = |job: &&Job| !is_resumed(job) && job.run.as_deref() == Some(run);
+        all.values().find(began).map(|job| job.id.clone())
     }
 
     /// All jobs, newest first.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use store::Store;
 
-use super::job::{Job, Kind, Process, State};
+use super::job::{Job, Kind, Process, Resume, State};
 use super::{Jobs, files, follow};
 
 /// How often it is looked whether a measurement of a terminal has ended, while a job waits.
@@ -113,7 +114,7 @@ fn spawn(jobs: &Jobs, job: &mut Job) -> io::Result<std::process::Child> {
     command.stdout(File::create(files::stdout_file(&folder))?);
     command.stderr(File::create(files::stderr_file(&folder))?);
     // Its temporary files and relative paths are not this server's.
-    command.current_dir(&folder);
+    command.current_dir(work_folder(jobs, job));
     let child = sys::child::spawn_in_own_session(command).map_err(io::Error::other)?;
     let pid = child.id() as i32;
     let start_ticks = sys::proc::start_ticks(std::path::Path::new("/"), pid)?;
@@ -123,13 +124,24 @@ fn spawn(jobs: &Jobs, job: &mut Job) -> io::Result<std::process::Child> {
     Ok(child)
 }
 
+/// The folder that relative paths of the plan are in.
+fn work_folder(jobs: &Jobs, job: &Job) -> PathBuf {
+    let begun_by = match &job.kind {
+        Kind::Resume(Resume { begun_by: Some(id), .. }) => Some(jobs.folder_of(id)),
+        _ => None,
+    };
+    // The job may have been removed since.
+    begun_by.filter(|folder| folder.is_dir()).unwrap_or_else(|| jobs.folder_of(&job.id))
+}
+
 fn arguments(jobs: &Jobs, job: &Job) -> Vec<OsString> {
     let folder = jobs.folder_of(&job.id);
+    let plan = files::plan_file(&folder).into();
     let mut words: Vec<OsString> = match &job.kind {
-        Kind::Run => vec!["run".into()],
-        Kind::Tune(_) => vec!["tune".into(), "auto".into(), "--json".into()],
+        Kind::Run => vec!["run".into(), plan],
+        Kind::Tune(_) => vec!["tune".into(), "auto".into(), "--json".into(), plan],
+        Kind::Resume(Resume { run, .. }) => vec!["run".into(), format!("--resume={run}").into()],
     };
-    words.push(files::plan_file(&folder).into());
     let mut lines = OsString::from("--json-lines=");
     lines.push(files::events_file(&folder));
     words.extend([lines, "--progress-every=100ms".into()]);

@@ -1,6 +1,8 @@
 //! Commands on the console of another host. The witness of their answers is the same command without
 //! `--console`, in the folder of the console's results.
 
+mod resume;
+
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
@@ -116,7 +118,8 @@ fn wrong_input_is_one_message_and_nothing_is_done_here() {
         (&["run", "hosts.toml"], &["--fleet"]),
         (&["run", "none.toml"], &["none.toml", "cannot read"]),
         (&["run", &plan, "--require", "nonsense>=4"], &["nonsense"]),
-        (&["run", "--resume", "last"], &["--resume", "does not work on console"]),
+        (&["run", "--resume", "last"], &["was measured to its end", &url(&console)]),
+        (&["run", "--resume", "nothing"], &["no run 'nothing'", &url(&console)]),
         (&["run", &plan, "--listen", "tcp/127.0.0.1:7447"], &["Hosts", "does not work on console"]),
         (&["runs", "show", "nothing"], &["no run 'nothing'", &url(&console)]),
         (&["report", "nothing"], &["no run 'nothing'"]),
@@ -229,10 +232,12 @@ fn interrupted_run_is_stopped_there_and_keeps_what_it_measured() {
     second.end(PATIENCE).fails(130, &["stopped before it began"]);
     first.wait_for("pass", PATIENCE);
     first.signal(Signal::SIGINT);
-    let ended = first.end(PATIENCE).code(130).says(&["stopping the run", "go on with it there"]);
+    let ended = first.end(PATIENCE).code(130).says(&["stopping the run"]);
     let stored = newest(&world);
     assert_eq!((&stored["state"], &stored["name"]), (&json!("interrupted"), &json!("first")), "{stored}");
     assert!(stored["trials"].as_u64().is_some_and(|trials| trials >= 1), "{stored}");
+    let id = stored["run"].as_str().expect("an id");
+    let ended = ended.says(&[&format!("go on with 'kagiri --console {} run --resume {id}'", url(&console))]);
     let shown = world.run(&["runs", "show", "last"]).code(0).stdout;
     let (answer, _) = shown.split_once("Go on with it:").expect("how to go on");
     assert_eq!(ended.stdout, answer);

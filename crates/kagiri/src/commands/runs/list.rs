@@ -50,10 +50,8 @@ pub fn list(source: &Source<'_>, all: bool, json: bool) -> Outcome {
         }
         if let broken @ 1.. = summaries.iter().filter(|run| resume::is_broken_off(run)).count() {
             let runs = plural(broken as u64, "run");
-            let place = source.where_to_resume();
-            output::print(&format!(
-                "({runs} broke off: 'kagiri run --resume RUN'{place} goes on with one)\n"
-            ))?;
+            let program = source.command();
+            output::print(&format!("({runs} broke off: '{program} run --resume RUN' goes on with one)\n"))?;
         }
     }
     Ok(Code::Measured)

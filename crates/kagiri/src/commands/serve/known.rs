@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use base::outcome::Run;
 use base::part::HERE;
 use base::plan::Plan;
 use run::engine;
@@ -15,7 +16,8 @@ use crate::estimate::Estimate;
 use crate::hosts::{self, HostArgs};
 use crate::placement_check::Places;
 use crate::progress::length_words;
-use crate::session::check_plan;
+use crate::resume;
+use crate::session::{check_plan, run_environment};
 
 pub struct KnownCommands {
     /// Where the agents join.
@@ -37,24 +39,23 @@ impl Commands for KnownCommands {
             field: error.key.clone(),
             line: error.line,
         })?;
-        let plan = with_absolute_paths(plan, folder).map_err(of_plan)?;
-        let targets = targets(&plan);
-        // Where only this machine measures, nothing listens for agents.
-        let hosts = if targets.uses_fleet() { self.hosts.clone() } else { HostArgs::default() };
-        check_plan(&plan, &hosts, Places::Plan).map_err(of_plan)?;
-        let workload = BUILT_IN.workload(&plan.workload).map_err(of_plan)?;
-        let variants = engine::configure(&plan, workload).map_err(|error| of_plan(error.message))?;
-        let estimate = Estimate::of_plan(&plan, &variants);
-        let bound = estimate.upper_bound();
-        let changes = |variant: &base::plan::Variant| variant.qos.is_some() || variant.tune.is_some();
-        Ok(CheckedPlan {
-            cost_s: bound.s(),
-            cost_words: length_words(&bound, estimate.is_search()),
-            needs_root: plan.lab.is_some() || plan.variants.iter().any(changes),
-            targets,
-            name: plan.name.clone(),
-            workload: plan.workload.clone(),
-        })
+        self.checked(&with_absolute_paths(plan, folder).map_err(of_plan)?)
+    }
+
+    fn check_stored(&self, run: &Run) -> Result<CheckedPlan, PlanProblem> {
+        let plan = resume::plan_of(run).map_err(of_plan)?;
+        if let Some(lab) = &plan.lab {
+            std::fs::metadata(lab).map_err(|error| {
+                of_plan(format!(
+                    "cannot read the plan's lab {lab}: {error}; restore it ('kagiri runs show {} --json' has \
+                     its text in environment.lab)",
+                    run.run
+                ))
+            })?;
+        }
+        let checked = self.checked(&plan)?;
+        run::resume::check_files(run, &run_environment(&plan)).map_err(|error| of_plan(error.message))?;
+        Ok(checked)
     }
 
     fn check_tune(&self, text: &str, options: &TuneOptions) -> Result<(), PlanProblem> {
@@ -69,6 +70,29 @@ impl Commands for KnownCommands {
             found = found.find_subcommand(word)?;
         }
         found.get_about().map(ToString::to_string)
+    }
+}
+
+impl KnownCommands {
+    /// Checks a plan whose paths are absolute.
+    fn checked(&self, plan: &Plan) -> Result<CheckedPlan, PlanProblem> {
+        let targets = targets(plan);
+        // Where only this machine measures, nothing listens for agents.
+        let hosts = if targets.uses_fleet() { self.hosts.clone() } else { HostArgs::default() };
+        check_plan(plan, &hosts, Places::Plan).map_err(of_plan)?;
+        let workload = BUILT_IN.workload(&plan.workload).map_err(of_plan)?;
+        let variants = engine::configure(plan, workload).map_err(|error| of_plan(error.message))?;
+        let estimate = Estimate::of_plan(plan, &variants);
+        let bound = estimate.upper_bound();
+        let changes = |variant: &base::plan::Variant| variant.qos.is_some() || variant.tune.is_some();
+        Ok(CheckedPlan {
+            cost_s: bound.s(),
+            cost_words: length_words(&bound, estimate.is_search()),
+            needs_root: plan.lab.is_some() || plan.variants.iter().any(changes),
+            targets,
+            name: plan.name.clone(),
+            workload: plan.workload.clone(),
+        })
     }
 }
 
@@ -124,6 +148,32 @@ mod tests {
         let placed = "workload = 'transfer'\n[place]\nserver = 'nas'\nclients = 'pc-[1-2]'\n";
         let plan = check(placed).unwrap();
         assert_eq!(plan.targets.hosts, ["nas", "pc-1", "pc-2"]);
+    }
+
+    #[test]
+    fn stored_run_is_checked_as_its_plan_is_and_with_the_files_that_it_names() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/run.json");
+        let mut stored = store::read_export_file(Path::new(file)).unwrap();
+        let checked = known().check_stored(&stored).unwrap();
+        assert_eq!((&checked.name, &checked.workload), (&stored.name, &stored.workload));
+        assert_eq!(checked.targets, Targets { is_here: true, ..Targets::default() });
+        let folder = tempfile::tempdir().unwrap();
+        let lab = folder.path().join("lab.toml");
+        let placed = format!(
+            "workload = 'transfer'\nlab = '{}'\n[place]\nserver = 'a'\nclients = 'b'\n",
+            lab.display()
+        );
+        stored.plan = serde_json::to_value(BUILT_IN.read_plan(&placed).unwrap()).unwrap();
+        let text = "name = 'two'\n[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\nrate = '50Mbit/s'\n";
+        stored.environment.insert("lab".to_owned(), text.into());
+        let problem = || known().check_stored(&stored).unwrap_err().message;
+        assert!(problem().contains("No such file") && problem().contains("environment.lab"), "{}", problem());
+        std::fs::write(&lab, text.replace("50Mbit/s", "100Mbit/s")).unwrap();
+        assert!(problem().contains("the plan's lab has changed"), "{}", problem());
+        std::fs::write(&lab, text).unwrap();
+        assert!(known().check_stored(&stored).unwrap().needs_root);
+        stored.plan["lab"] = 7.into();
+        assert!(known().check_stored(&stored).unwrap_err().message.contains("cannot be read"));
     }
 
     #[test]
