@@ -1,10 +1,10 @@
 //! The command line. Each command's own flags are in its file.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::commands::Command;
-use crate::remote::ConsoleArgs;
+use crate::remote::{self, ConsoleArgs};
 
 /// Find how much load a networked or storage system carries within its deadlines, and what limits it
 #[derive(Parser)]
@@ -23,6 +23,17 @@ pub struct Cli {
     pub command: Command,
     #[command(flatten)]
     pub console: ConsoleArgs,
+}
+
+/// The whole command line, as help, completions and manual pages show it.
+pub fn definition() -> clap::Command {
+    remote::with_options_where_they_work(Cli::command())
+}
+
+/// Reads the command line.
+pub fn parse() -> Result<Cli, clap::Error> {
+    let matches = definition().try_get_matches()?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition()))
 }
 
 /// The error with the flag that help shows, where clap suggests a hidden alias of it; without clap's usage,

@@ -32,19 +32,15 @@ mod tunings;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
-
-use cli::Cli;
-
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(error) => return print_usage(&cli::with_visible_flag(error)),
     };
     run::registry::BUILT_IN.register_resources();
     let done = cli.console.check().and_then(|()| match cli.console.address() {
-        None => cli.command.run(Cli::command),
-        Some(_) => cli.command.run_on(&cli.console, Cli::command),
+        None => cli.command.run(cli::definition),
+        Some(_) => cli.command.run_on(&cli.console, cli::definition),
     });
     match done {
         Ok(code) => code.into(),

@@ -6,6 +6,7 @@ mod tcp;
 mod tests;
 mod udp;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -30,25 +31,25 @@ pub enum Finding {
 }
 
 /// A number that a statement was read from.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CounterValue {
     /// The kernel's name of it: `tcpi_busy_time`, `Udp RcvbufErrors`.
     pub name: String,
     /// How much it has grown meanwhile; of a size, the largest seen.
     pub value: u64,
     /// Empty: a count.
-    pub unit: &'static str,
+    pub unit: Cow<'static, str>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Statement {
-    pub subject: &'static str,
+    pub subject: Cow<'static, str>,
     pub finding: Finding,
     /// Sentences, with the counters' names.
     pub text: String,
     pub counters: Vec<CounterValue>,
     /// The setting that it concerns.
-    pub setting: Option<&'static str>,
+    pub setting: Option<Cow<'static, str>>,
     /// A value of that setting to try. Only a trial shows whether it helps.
     #[serde(rename = "try")]
     pub proposal: Option<String>,
@@ -94,5 +95,5 @@ fn with_largest(values: &Values, name: &str, largest: u64) -> Option<String> {
 }
 
 fn count(name: impl Into<String>, value: u64) -> CounterValue {
-    CounterValue { name: name.into(), value, unit: "" }
+    CounterValue { name: name.into(), value, unit: "".into() }
 }

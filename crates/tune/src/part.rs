@@ -4,6 +4,7 @@
 //! see it as any other, and its guardian restores the settings if it dies. Kind `tune.watch` observes the
 //! sockets of its host during a trial.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -150,7 +151,7 @@ pub struct WatchStatement {
 
 impl From<Statement> for WatchStatement {
     fn from(one: Statement) -> Self {
-        Self { finding: one.finding, text: one.text, setting: one.setting.map(str::to_owned) }
+        Self { finding: one.finding, text: one.text, setting: one.setting.map(Cow::into_owned) }
     }
 }
 

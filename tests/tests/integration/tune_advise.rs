@@ -9,7 +9,7 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// `receive`: reads all that comes. `send BYTES`: sends without end, with a send buffer of that size unless
 /// it is 0. `deaf`: a UDP socket that is never read. `shout`: datagrams to it, without end.
-const PROGRAM: &str = "
+pub const PROGRAM: &str = "
 import socket, sys, time
 mode, to = sys.argv[1], sys.argv[2]
 def ready(): print('ready', flush=True)

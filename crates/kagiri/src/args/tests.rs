@@ -1,6 +1,6 @@
 //! Flags of the workloads.
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use daq::settings::DaqSettings;
 use exchange::settings::ExchangeSettings;
 use files::ageing::settings::AgeingSettings;
@@ -245,7 +245,7 @@ fn every_setting_has_one_flag_or_none_by_intention() {
     assert_eq!(without_flag::<ExchangeSettings>(), ["http.headers", "search.class", "class"]);
     assert_eq!(without_flag::<DaqSettings>(), [""; 0]);
     assert_eq!(without_flag::<FilesSettings>(), ["set"]);
-    Cli::command().debug_assert();
+    crate::cli::definition().debug_assert();
 }
 
 fn without_flag<S: Settings>() -> Vec<String> {

@@ -119,6 +119,8 @@ impl Command {
             Self::Runs(args) if args.is_of_a_console() => args.run_on(&Source::Console(&console.connect()?)),
             Self::Report(args) => args.run_on(&console.connect()?),
             Self::Qos(qos::Qos::Status(args)) => args.run_on(&console.connect()?),
+            Self::Tune(tune::Tune::Advise(args)) => args.run_on(|| console.connect()),
+            Self::Tune(tune::Tune::List(args)) => args.run_on(&console.connect()?),
             Self::Completions(args) => args.run(definition()),
             Self::Man(args) => args.run(definition()),
             _ => Err(console.refusal()),

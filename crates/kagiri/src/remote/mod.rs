@@ -7,7 +7,7 @@ mod source;
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Arg, Args, Command};
 use web::client::{Access, Client, ClientError, read_token, without_secrets};
 
 pub use self::run::{resume_run, run_plan};
@@ -20,15 +20,23 @@ const TOKEN: &str = "KAGIRI_TOKEN";
 const TOKEN_FILE: &str = "KAGIRI_TOKEN_FILE";
 const AUTHORITIES: &str = "KAGIRI_CONSOLE_CA";
 /// The commands that a console can do.
-const POSSIBLE: &str = "run PLAN.toml, runs list|show|compare|export, report, qos status";
+const POSSIBLE: [&str; 9] = [
+    "run",
+    "runs list",
+    "runs show",
+    "runs compare",
+    "runs export",
+    "report",
+    "qos status",
+    "tune advise",
+    "tune list",
+];
 
 /// Which console does the command, and how it is reached.
 #[derive(Args)]
 #[command(next_help_heading = "Console of another host")]
 pub struct ConsoleArgs {
-    /// Let the console ('kagiri serve') at this address do it: run PLAN.toml, runs list|show|compare|export,
-    /// report, qos status [default: $KAGIRI_CONSOLE; '': none]
-    #[arg(long, value_name = "URL", global = true, hide_short_help = true)]
+    #[arg(long, value_name = "URL", global = true, hide_short_help = true, help = help())]
     console: Option<String>,
     /// File with the console's token [default: $KAGIRI_TOKEN_FILE, or the token itself in $KAGIRI_TOKEN]
     #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
@@ -36,6 +44,39 @@ pub struct ConsoleArgs {
     /// Certificates (PEM) to trust beside those of the system, for https [default: $KAGIRI_CONSOLE_CA]
     #[arg(long, value_name = "FILE", global = true, hide_short_help = true)]
     console_ca: Option<PathBuf>,
+}
+
+fn help() -> String {
+    format!(
+        "Let the console ('kagiri serve') at this address do it: {} [default: $KAGIRI_CONSOLE; '': none]",
+        POSSIBLE.join(", ")
+    )
+}
+
+/// The command line whose help shows the options of a console only where a console does the command. They
+/// are accepted elsewhere, too: the error names what a console does.
+pub fn with_options_where_they_work(program: Command) -> Command {
+    with_options_below(program, "")
+}
+
+/// `path`: the words of the command.
+fn with_options_below(command: Command, path: &str) -> Command {
+    command.mut_subcommands(|inner| {
+        let words = format!("{path} {}", inner.get_name()).trim_start().to_owned();
+        let is_possible = POSSIBLE.contains(&words.as_str());
+        let is_group = POSSIBLE.iter().any(|possible| possible.starts_with(&format!("{words} ")));
+        match (is_possible, is_group) {
+            (true, _) => inner,
+            (false, true) => with_options_below(inner, &words),
+            // In the place of those of the program; also in the commands of a group.
+            (false, false) => inner.args(hidden_options()),
+        }
+    })
+}
+
+fn hidden_options() -> Vec<Arg> {
+    let own = ConsoleArgs::augment_args(Command::new(""));
+    own.get_arguments().map(|option| option.clone().hide(true)).collect()
 }
 
 impl ConsoleArgs {
@@ -88,8 +129,9 @@ impl ConsoleArgs {
 pub fn refusal(address: &str, what: &str) -> Failure {
     Failure::usage(format!(
         "{what} does not work on console {}, only here: leave --console and {CONSOLE} away (a console does: \
-         {POSSIBLE})",
-        without_secrets(address)
+         {})",
+        without_secrets(address),
+        POSSIBLE.join(", ")
     ))
 }
 
@@ -108,4 +150,33 @@ pub fn failure(error: ClientError) -> Failure {
 /// How commands begin that the same console does.
 pub fn command_of(client: &Client) -> String {
     format!("kagiri --console {}", client.address())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown_below(command: &Command, path: &str, shown: &mut Vec<String>) {
+        for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+            let words = format!("{path} {}", inner.get_name()).trim_start().to_owned();
+            let is_group = inner.get_subcommands().next().is_some();
+            let is_shown = |option: &Arg| option.get_id() == "console" && !option.is_hide_set();
+            if !is_group && inner.get_arguments().any(is_shown) {
+                shown.push(words.clone());
+            }
+            shown_below(inner, &words, shown);
+        }
+    }
+
+    #[test]
+    fn options_are_shown_exactly_where_a_console_does_the_command() {
+        let mut program = crate::cli::definition();
+        program.build();
+        let mut shown = Vec::new();
+        shown_below(&program, "", &mut shown);
+        let mut possible = POSSIBLE.map(str::to_owned).to_vec();
+        shown.sort();
+        possible.sort();
+        assert_eq!(shown, possible);
+    }
 }

@@ -27,7 +27,7 @@ pub(super) fn loss(counters: &Counters) -> Option<Statement> {
         false => (Finding::NotTheLimit, format!("Loss is not the limit: {facts}.")),
     };
     Some(Statement {
-        subject: "loss",
+        subject: "loss".into(),
         finding,
         text,
         counters: vec![count("Tcp OutSegs", sent), count("Tcp RetransSegs", again)],
@@ -70,7 +70,7 @@ pub(super) fn backlog(counters: &Counters, values: &Values) -> Option<Statement>
         ),
     };
     Some(Statement {
-        subject: "received packets",
+        subject: "received packets".into(),
         finding,
         text,
         counters: vec![
@@ -78,7 +78,7 @@ pub(super) fn backlog(counters: &Counters, values: &Values) -> Option<Statement>
             count("softnet_stat dropped", dropped),
             count("softnet_stat time_squeeze", squeezed),
         ],
-        setting: setting.filter(|name| values.contains_key(name)),
+        setting: setting.filter(|name| values.contains_key(name)).map(Into::into),
         proposal: setting.and_then(double),
     })
 }
@@ -97,7 +97,7 @@ pub(super) fn receive_queue(counters: &Counters, values: &Values) -> Option<Stat
     let list: Vec<String> =
         seen.iter().map(|(name, value)| format!("{name} {}", grouped(*value as f64))).collect();
     Some(Statement {
-        subject: "TCP receive buffers",
+        subject: "TCP receive buffers".into(),
         finding: Finding::Limit,
         text: format!(
             "TCP receive buffers of this host were full ({}): a program reads too slowly, or tcp_rmem is too \
@@ -105,7 +105,7 @@ pub(super) fn receive_queue(counters: &Counters, values: &Values) -> Option<Stat
             list.join(", ")
         ),
         counters: seen.iter().map(|(name, value)| count(format!("TcpExt {name}"), *value)).collect(),
-        setting: Some("net.ipv4.tcp_rmem"),
+        setting: Some("net.ipv4.tcp_rmem".into()),
         proposal: most.and_then(|most| with_largest(values, "net.ipv4.tcp_rmem", 2 * most)),
     })
 }
@@ -115,7 +115,7 @@ pub(super) fn accept_queue(counters: &Counters, values: &Values) -> Option<State
     let refused = counters.get("TcpExt", "ListenOverflows").filter(|refused| *refused > 0)?;
     let most = largest(values, "net.core.somaxconn");
     Some(Statement {
-        subject: "accept queue",
+        subject: "accept queue".into(),
         finding: Finding::Limit,
         text: format!(
             "{} connections found the queue of a listener full (TcpExt ListenOverflows): its program accepts \
@@ -124,7 +124,7 @@ pub(super) fn accept_queue(counters: &Counters, values: &Values) -> Option<State
             most.map_or_else(|| "unknown".to_owned(), |most| grouped(most as f64))
         ),
         counters: vec![count("TcpExt ListenOverflows", refused)],
-        setting: most.map(|_| "net.core.somaxconn"),
+        setting: most.map(|_| "net.core.somaxconn".into()),
         proposal: None,
     })
 }
@@ -139,14 +139,14 @@ pub(super) fn memory(counters: &Counters) -> Vec<Statement> {
     .filter_map(|(protocol, group, name, setting)| {
         let times = counters.get(group, name).filter(|times| *times > 0)?;
         Some(Statement {
-            subject: "socket memory",
+            subject: "socket memory".into(),
             finding: Finding::Limit,
             text: format!(
                 "Memory of all {protocol} sockets was at its limit {} times ({group} {name}, {setting}).",
                 grouped(times as f64)
             ),
             counters: vec![count(format!("{group} {name}"), times)],
-            setting: Some(setting),
+            setting: Some(setting.into()),
             proposal: None,
         })
     })

@@ -71,7 +71,7 @@ pub(super) fn buffers(seen: &Observation, values: &Values) -> Vec<Statement> {
     let length = quantity(Some(seen.length_s), "s");
     let Some(shares) = buffer_shares(seen) else {
         return vec![Statement {
-            subject: "TCP buffers",
+            subject: "TCP buffers".into(),
             finding: Finding::Unknown,
             text: format!(
                 "TCP buffers: unknown; no connection sent anything within {length} (tcpi_busy_time)."
@@ -98,7 +98,7 @@ pub(super) fn buffers(seen: &Observation, values: &Values) -> Vec<Statement> {
     }
     if statements.is_empty() {
         statements.push(Statement {
-            subject: "TCP buffers",
+            subject: "TCP buffers".into(),
             finding: Finding::NotTheLimit,
             text: format!(
                 "Buffers are not the limit: TCP connections were send-buffer-limited {} and \
@@ -143,13 +143,17 @@ fn send_buffer(shares: &BufferShares, limited: &[&SocketUse], values: &Values) -
         _ => (String::new(), Some("net.ipv4.tcp_wmem"), None),
     };
     let mut counters = counters(shares);
-    counters.extend(size.map(|value| CounterValue { name: "SK_MEMINFO_SNDBUF".into(), value, unit: "B" }));
+    counters.extend(size.map(|value| CounterValue {
+        name: "SK_MEMINFO_SNDBUF".into(),
+        value,
+        unit: "B".into(),
+    }));
     Statement {
-        subject: "send buffer",
+        subject: "send buffer".into(),
         finding: Finding::Limit,
         text: begin + &why,
         counters,
-        setting,
+        setting: setting.map(Into::into),
         proposal,
     }
 }
@@ -166,7 +170,7 @@ fn receive_window(shares: &BufferShares, limited: &[&SocketUse], values: &Values
         false => "or tcp_rmem there is too small: 'kagiri tune advise' there shows which",
     };
     Statement {
-        subject: "receive window",
+        subject: "receive window".into(),
         finding: Finding::Limit,
         text: format!(
             "Receive windows of peers limit {}: {} of the busy time (tcpi_rwnd_limited, {} sockets). The \
@@ -176,7 +180,7 @@ fn receive_window(shares: &BufferShares, limited: &[&SocketUse], values: &Values
             shares.connections
         ),
         counters: counters(shares),
-        setting: Some("net.ipv4.tcp_rmem"),
+        setting: Some("net.ipv4.tcp_rmem".into()),
         proposal,
     }
 }
@@ -190,9 +194,13 @@ pub(super) fn unsent(seen: &Observation, values: &Values) -> Option<Statement> {
     let waits = busy(seen).filter_map(|socket| Some((socket, wait_s(socket)?)));
     let (socket, s) = waits.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, s)| *s >= WAIT_MIN_S)?;
     let now = values.get("net.ipv4.tcp_notsent_lowat");
-    let counter = |name: &str, value, unit| CounterValue { name: name.to_owned(), value, unit };
+    let counter = |name: &str, value, unit: &'static str| CounterValue {
+        name: name.to_owned(),
+        value,
+        unit: unit.into(),
+    };
     Some(Statement {
-        subject: "unsent data",
+        subject: "unsent data".into(),
         finding: Finding::Delay,
         text: format!(
             "Up to {} waited in the send buffer to {}, {} at the rate of its delivery (tcpi_notsent_bytes, \
@@ -205,13 +213,13 @@ pub(super) fn unsent(seen: &Observation, values: &Values) -> Option<Statement> {
             counter("tcpi_notsent_bytes", socket.notsent_bytes_max, "B"),
             counter("tcpi_delivery_rate", socket.delivery_bytes_per_s.unwrap_or_default(), "B/s"),
         ],
-        setting: now.map(|_| "net.ipv4.tcp_notsent_lowat"),
+        setting: now.map(|_| "net.ipv4.tcp_notsent_lowat".into()),
         proposal: now.filter(|now| *now != NOTSENT_LOWAT).map(|_| NOTSENT_LOWAT.to_owned()),
     })
 }
 
 fn counters(shares: &BufferShares) -> Vec<CounterValue> {
-    let us = |name: &str, value| CounterValue { name: name.to_owned(), value, unit: "us" };
+    let us = |name: &str, value| CounterValue { name: name.to_owned(), value, unit: "us".into() };
     vec![
         us("tcpi_busy_time", shares.busy_us),
         us("tcpi_sndbuf_limited", shares.sndbuf_limited_us),

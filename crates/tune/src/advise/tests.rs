@@ -78,7 +78,7 @@ fn fixed_send_buffer_is_told_from_a_full_one() {
     let mut fixed = socket(true);
     fixed.sndbuf_limited_us = 400_000;
     let statement = only(&seen(vec![fixed.clone(), socket(true)], &[]));
-    assert_eq!((statement.finding, statement.setting), (Finding::Limit, Some("SO_SNDBUF")));
+    assert_eq!((statement.finding, statement.setting.as_deref()), (Finding::Limit, Some("SO_SNDBUF")));
     assert!(
         statement.text.contains("the connection to 10.0.0.2:80: send-buffer-limited 20 %"),
         "{statement:?}"
@@ -86,7 +86,7 @@ fn fixed_send_buffer_is_told_from_a_full_one() {
     assert_eq!(statement.proposal, None);
     fixed.send_buffer_bytes = Some(4_194_304);
     let statement = only(&seen(vec![fixed], &[]));
-    assert_eq!(statement.setting, Some("net.ipv4.tcp_wmem"));
+    assert_eq!(statement.setting.as_deref(), Some("net.ipv4.tcp_wmem"));
     assert_eq!(statement.proposal.as_deref(), Some("4096 16384 8388608"));
 }
 
@@ -97,7 +97,7 @@ fn one_limited_connection_among_many_is_found() {
     let mut all = vec![socket(true); 99];
     all.push(limited);
     let statement = only(&seen(all, &[]));
-    assert_eq!((statement.finding, statement.subject), (Finding::Limit, "receive window"));
+    assert_eq!((statement.finding, &*statement.subject), (Finding::Limit, "receive window"));
     assert!(statement.text.contains("10.0.0.2:80") && statement.proposal.is_none(), "{statement:?}");
 }
 
@@ -118,14 +118,17 @@ fn full_udp_buffers_name_their_socket_and_counter() {
     let counters = [("Udp", "InDatagrams", 100), ("Udp", "RcvbufErrors", 1000), ("Udp6", "RcvbufErrors", 1)];
     let statements = advise(&seen(vec![one.clone()], &counters), &values());
     let statement = &statements[0];
-    assert_eq!((statement.finding, statement.setting), (Finding::Limit, Some("net.core.rmem_default")));
+    assert_eq!(
+        (statement.finding, statement.setting.as_deref()),
+        (Finding::Limit, Some("net.core.rmem_default"))
+    );
     for part in ["1001 datagrams dropped, 100 read (Udp RcvbufErrors", "port 5000: 900"] {
         assert!(statement.text.contains(part), "{}", statement.text);
     }
     assert_eq!(statement.proposal.as_deref(), Some("851968"));
     one.receive_buffer_bytes = Some(4096);
     let statements = advise(&seen(vec![one], &counters), &values());
-    assert_eq!((statements[0].setting, &statements[0].proposal), (Some("SO_RCVBUF"), &None));
+    assert_eq!((statements[0].setting.as_deref(), &statements[0].proposal), (Some("SO_RCVBUF"), &None));
 }
 
 #[test]
@@ -141,7 +144,7 @@ fn counters_of_the_host_name_their_settings() {
     ] {
         let statements = advise(&seen(vec![socket(true)], &counters), &values());
         let found = statements.iter().find(|one| one.subject != "TCP buffers").unwrap();
-        assert_eq!((found.finding, found.setting), (finding, setting), "{found:?}");
+        assert_eq!((found.finding, found.setting.as_deref()), (finding, setting), "{found:?}");
         assert!(!found.counters.is_empty() && found.text.contains('('), "{found:?}");
     }
     // Too few segments show no loss.

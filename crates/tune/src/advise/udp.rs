@@ -17,7 +17,7 @@ pub(super) fn receive(seen: &Observation, values: &Values) -> Option<Statement> 
     let counters = vec![count("Udp InDatagrams", read), count("Udp RcvbufErrors", dropped)];
     let length = quantity(Some(seen.length_s), "s");
     let statement = |finding, text| Statement {
-        subject: "UDP receive buffers",
+        subject: "UDP receive buffers".into(),
         finding,
         text,
         counters: counters.clone(),
@@ -45,7 +45,7 @@ pub(super) fn receive(seen: &Observation, values: &Values) -> Option<Statement> 
     );
     let worst = seen.sockets.iter().filter(|socket| !socket.is_tcp && socket.drops > 0);
     let mut statement = statement(Finding::Limit, begin);
-    statement.setting = Some("net.core.rmem_default");
+    statement.setting = Some("net.core.rmem_default".into());
     match worst.max_by_key(|socket| socket.drops) {
         Some(socket) => name_socket(&mut statement, socket, values),
         None => statement.text += " The socket was closed before it was listed.",
@@ -68,10 +68,10 @@ fn name_socket(statement: &mut Statement, socket: &SocketUse, values: &Values) {
     statement.counters.extend(size.map(|value| CounterValue {
         name: "SK_MEMINFO_RCVBUF".into(),
         value,
-        unit: "B",
+        unit: "B".into(),
     }));
     if size != default {
-        statement.setting = Some("SO_RCVBUF");
+        statement.setting = Some("SO_RCVBUF".into());
         return;
     }
     statement.proposal = default.map(|bytes| (4 * bytes).min(i32::MAX as u64).to_string());
@@ -81,7 +81,7 @@ pub(super) fn send(counters: &Counters, values: &Values) -> Option<Statement> {
     let failed = both(counters, "SndbufErrors").filter(|failed| *failed > 0)?;
     let size = quantity(largest(values, "net.core.wmem_default").map(|bytes| bytes as f64), "B");
     Some(Statement {
-        subject: "UDP send buffers",
+        subject: "UDP send buffers".into(),
         finding: Finding::Limit,
         text: format!(
             "UDP send buffers were full: {} datagrams were not sent (Udp SndbufErrors); a socket whose \
@@ -89,7 +89,7 @@ pub(super) fn send(counters: &Counters, values: &Values) -> Option<Statement> {
             grouped(failed as f64)
         ),
         counters: vec![count("Udp SndbufErrors", failed)],
-        setting: Some("net.core.wmem_default"),
+        setting: Some("net.core.wmem_default".into()),
         proposal: None,
     })
 }

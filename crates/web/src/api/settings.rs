@@ -26,7 +26,8 @@ const SET_WITHIN: Duration = Duration::from_secs(15);
 const END_WITHIN: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(50);
 const LENGTH_S_MAX: u64 = 7 * 24 * 3600;
-const ADVICE_S_MAX: u64 = 60;
+/// The longest time that [`advise`] watches.
+pub const ADVICE_S_MAX: u64 = 60;
 const SETTINGS_MAX: usize = 50;
 
 /// What `kagiri tune list --json` says.
@@ -93,8 +94,8 @@ async fn set_for(app: &App, for_s: u64, words: Vec<std::ffi::OsString>) -> ApiRe
         let folder = folder.clone();
         blocking(move || detached::start(&program, &words, &folder)).await?
     };
-    let settings = match until_set(app, process).await {
-        Ok(Some(settings)) => settings,
+    let record = match until_set(app, process).await {
+        Ok(Some(record)) => record,
         Ok(None) => {
             let problem = detached::problem(&folder);
             records.remove(&id);
@@ -104,14 +105,18 @@ async fn set_for(app: &App, for_s: u64, words: Vec<std::ffi::OsString>) -> ApiRe
     };
     let began = Timestamp::now();
     let value_before = |name: &str| value_of(&before["settings"], name).map(str::to_owned);
-    let noted = |(name, value): (String, String)| Change { before: value_before(&name), name, value };
+    let noted = |one: &Value| {
+        let text = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
+        let name = text("name");
+        Change { before: value_before(&name), name, value: text("value") }
+    };
     let length = SignedDuration::from_secs(i64::try_from(for_s).unwrap_or(0));
     let setting = Setting {
         id,
         process,
         began,
         until: began.checked_add(length).ok(),
-        changes: settings.into_iter().map(noted).collect(),
+        changes: record["settings"].as_array().into_iter().flatten().map(noted).collect(),
         kept: None,
         put_back: None,
     };
@@ -119,7 +124,7 @@ async fn set_for(app: &App, for_s: u64, words: Vec<std::ffi::OsString>) -> ApiRe
     if let Err(error) = records.write(&setting) {
         return Err(revert_set(&records, &setting.id, process, error).await);
     }
-    Ok(records.view(&setting))
+    Ok(records.view(&setting, Some(&record)))
 }
 
 /// Restores what a process has set, or is about to set. Returns the error that is the reason.
@@ -134,17 +139,14 @@ async fn revert_set(records: &Records, id: &str, process: Process, mut reason: A
     reason
 }
 
-/// Waits until a process has set its settings; `None`: it has ended without.
-async fn until_set(app: &App, process: Process) -> ApiResult<Option<Vec<(String, String)>>> {
+/// Waits until a process has set its settings, and returns its record; `None`: it has ended without.
+async fn until_set(app: &App, process: Process) -> ApiResult<Option<Value>> {
     let deadline = tokio::time::Instant::now() + SET_WITHIN;
     while tokio::time::Instant::now() < deadline {
         let is_running = process.is_running();
-        let all = listed(app).await?;
-        let own = all["set"].as_array().into_iter().flatten().find(|record| record["pid"] == process.pid);
-        if let Some(own) = own {
-            let settings = own["settings"].as_array().into_iter().flatten();
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            return Ok(Some(settings.map(|one| (text(&one["name"]), text(&one["value"]))).collect()));
+        let running = listed(app).await?["set"].take();
+        if let Some(own) = records::of_process(&running, process) {
+            return Ok(Some(own.clone()));
         }
         if !is_running {
             return Ok(None);
@@ -226,7 +228,7 @@ fn value_of<'a>(all: &'a Value, name: &str) -> Option<&'a str> {
 
 fn view(records: &Records, id: &str) -> ApiResult<Json<Value>> {
     match records.read(id) {
-        Some(setting) => Ok(Json(records.view(&setting))),
+        Some(setting) => Ok(Json(records.view(&setting, None))),
         // It was set elsewhere: what became of it is said there.
         None => Ok(Json(json!({
             "id": id,
@@ -237,6 +239,7 @@ fn view(records: &Records, id: &str) -> ApiResult<Json<Value>> {
             "until_words": "ended",
             "can_be_put_back": false,
             "changes": [],
+            "record": null,
         }))),
     }
 }

@@ -18,6 +18,7 @@ use store::RunSummary;
 pub use self::access::{Access, read_token, without_secrets};
 pub use self::error::{Cause, ClientError};
 pub use self::events::{Event, Events, Next};
+pub use crate::api::settings::ADVICE_S_MAX;
 use crate::plans::to_toml;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -157,6 +158,28 @@ impl Client {
         self.json(self.http.get(self.url(&["qos"])))
     }
 
+    /// The document of `kagiri tune advise` on the console's host, which watches for `for_s` seconds, at most
+    /// [`ADVICE_S_MAX`].
+    pub fn advice<T: DeserializeOwned>(&self, for_s: u64) -> Result<T, ClientError> {
+        self.json(self.posted(&["advice"], &json!({ "for_s": for_s })))
+    }
+
+    /// The settings of the console's host, as in the document of `kagiri tune list`.
+    pub fn settings<T: DeserializeOwned>(&self) -> Result<Vec<T>, ClientError> {
+        self.json(self.http.get(self.url(&["settings"])))
+    }
+
+    /// What running `kagiri tune set` have set on the console's host, as in the document of `kagiri tune
+    /// list`.
+    pub fn settings_set<T: DeserializeOwned>(&self) -> Result<Vec<T>, ClientError> {
+        #[derive(Deserialize)]
+        struct Applied<T> {
+            record: Option<T>,
+        }
+        let applied: Vec<Applied<T>> = self.json(self.http.get(self.url(&["settings", "applied"])))?;
+        Ok(applied.into_iter().filter_map(|applied| applied.record).collect())
+    }
+
     /// What is wrong with a plan, if anything is.
     pub fn check(&self, toml: &str) -> Result<Option<Problem>, ClientError> {
         #[derive(Deserialize)]
@@ -175,6 +198,11 @@ impl Client {
     /// Asks for a run.
     pub fn submit(&self, toml: &str) -> Result<JobView, ClientError> {
         self.json(self.posted(&["jobs"], &json!({ "toml": toml })))
+    }
+
+    /// Asks for what is left of a stored run. `run`: its whole id.
+    pub fn resume(&self, run: &str) -> Result<JobView, ClientError> {
+        self.json(self.posted(&["jobs"], &json!({ "resume": run })))
     }
 
     pub fn job(&self, id: &str) -> Result<JobView, ClientError> {
@@ -200,11 +228,6 @@ impl Client {
     }
 
     fn posted(&self, path: &[&str], body: &Value) -> RequestBuilder {
-    /// Asks for what is left of a stored run. `run`: its whole id.
-    pub fn resume(&self, run: &str) -> Result<JobView, ClientError> {
-        self.json(self.posted(&["jobs"], &json!({ "resume": run })))
-    }
-
         let request = self.http.post(self.url(path)).header(http::header::CONTENT_TYPE, "application/json");
         request.body(body.to_string())
     }

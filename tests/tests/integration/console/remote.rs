@@ -2,6 +2,7 @@
 //! `--console`, in the folder of the console's results.
 
 mod resume;
+mod tune;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -163,6 +164,35 @@ fn wrong_input_is_one_message_and_nothing_is_done_here() {
     with(&by_file, "wrong").code(0);
     console.end(Signal::SIGINT).code(0);
     with(&by_file, "").fails(1, &["connection refused", &there, "kagiri serve"]);
+}
+
+#[test]
+fn help_shows_the_options_of_a_console_where_it_does_the_command() {
+    let world = World::new();
+    for (words, is_shown) in [
+        (&["run"][..], true),
+        (&["runs", "list"], true),
+        (&["runs", "export"], true),
+        (&["report"], true),
+        (&["qos", "status"], true),
+        (&["tune", "advise"], true),
+        (&["tune", "list"], true),
+        (&["runs", "rm"], false),
+        (&["qos", "run"], false),
+        (&["tune", "set"], false),
+        (&["transfer"], false),
+        (&["content", "serve"], false),
+        (&["undo"], false),
+        (&["serve"], false),
+    ] {
+        let help = world.run(&[words, &["--help"]].concat()).code(0).stdout;
+        for option in ["--console <URL>", "--console-token <FILE>", "--console-ca <FILE>"] {
+            assert_eq!(help.contains(option), is_shown, "{words:?}: {help}");
+        }
+    }
+    let whole = world.run(&["--help"]).code(0).stdout;
+    let words: Vec<&str> = whole.split_whitespace().collect();
+    assert!(words.join(" ").contains("runs export, report, qos status, tune advise, tune list"), "{whole}");
 }
 
 fn set_mode(path: &Path, mode: u32) {

@@ -1,12 +1,15 @@
 //! `kagiri tune list`: the settings of this host.
 
+use std::borrow::Cow;
+
 use clap::Args;
 use report::terminal::words_table;
 use report::text::clipped;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tune::catalogue::{SETTINGS, find};
 use tune::kernel::{Kernel, Reading, absence};
 use tune::setting::Setting;
+use web::client::Client;
 
 use super::COLUMNS;
 use super::record::{self, Record};
@@ -14,6 +17,7 @@ use crate::commands::qos::fitted;
 use crate::exit::{Code, Failure, Outcome};
 use crate::json_document::Document;
 use crate::output;
+use crate::remote::failure;
 
 /// The answer has 15 lines: two of the head, one for what is left out, and these.
 const SHOWN: usize = 12;
@@ -45,15 +49,16 @@ struct ListDocument {
     set: Vec<Record>,
 }
 
-#[derive(Serialize)]
+/// Of this host, or as a console says it.
+#[derive(Serialize, Deserialize)]
 struct Entry {
-    name: &'static str,
-    meaning: &'static str,
-    unit: &'static str,
+    name: Cow<'static, str>,
+    meaning: Cow<'static, str>,
+    unit: Cow<'static, str>,
     range: String,
-    kernel_default: &'static str,
-    scope: &'static str,
-    affects: &'static str,
+    kernel_default: Cow<'static, str>,
+    scope: Cow<'static, str>,
+    affects: Cow<'static, str>,
     /// `null`: it has none here.
     value: Option<String>,
     /// Why it has none.
@@ -68,36 +73,36 @@ impl Entry {
             Reading::Failed(why) => (None, Some(why)),
         };
         Self {
-            name: setting.name,
-            meaning: setting.meaning,
-            unit: setting.unit,
+            name: setting.name.into(),
+            meaning: setting.meaning.into(),
+            unit: setting.unit.into(),
             range: setting.range(available),
-            kernel_default: setting.default,
-            scope: setting.scope.name(),
-            affects: setting.affects.name(),
+            kernel_default: setting.default.into(),
+            scope: setting.scope.name().into(),
+            affects: setting.affects.name().into(),
             value,
             absent,
         }
     }
 
     fn row(&self) -> Vec<String> {
-        let short = self.name.rsplit('.').next().unwrap_or(self.name);
+        let short = self.name.rsplit('.').next().unwrap_or(&self.name);
         let value = self.value.as_deref().unwrap_or(base::format::UNKNOWN);
-        let cells = [short, value, self.kernel_default];
+        let cells = [short, value, &self.kernel_default];
         let cells = cells.map(|cell| clipped(cell, CELL_COLUMNS.max(if cell == short { 26 } else { 0 })));
-        cells.into_iter().chain([self.scope.to_owned()]).collect()
+        cells.into_iter().chain([self.scope.to_string()]).collect()
     }
 
     /// All about it, in lines.
     fn details(&self) -> String {
         let value = self.value.clone().or_else(|| self.absent.clone()).unwrap_or_default();
-        let unit = |text: &str| match self.unit {
+        let unit = |text: &str| match &*self.unit {
             "" => text.to_owned(),
             unit => format!("{text} {unit}"),
         };
         let lines = [
             ("  value    ", if self.value.is_some() { unit(&value) } else { value }),
-            ("  default  ", unit(self.kernel_default)),
+            ("  default  ", unit(&self.kernel_default)),
             ("  allowed  ", self.range.clone()),
             ("  scope    ", format!("{}; a change affects {}", self.scope, self.affects)),
         ];
@@ -111,22 +116,48 @@ impl List {
     pub fn run(self) -> Outcome {
         let kernel = Kernel::live();
         let available = kernel.congestion_controls();
-        let chosen: Vec<&'static Setting> = match &self.name {
-            Some(name) => vec![find(name).map_err(Failure::usage)?],
+        let chosen: Vec<&'static Setting> = match self.chosen()? {
+            Some(one) => vec![one],
             None => SETTINGS.iter().collect(),
         };
-        let entries: Vec<Entry> =
+        let settings: Vec<Entry> =
             chosen.iter().map(|setting| Entry::new(setting, &kernel, &available)).collect();
         let namespace = record::own_namespace()?;
         // Only root may read the records.
         let set = record::running().unwrap_or_default();
         let set: Vec<Record> = set.into_iter().filter(|record| record.namespace == namespace).collect();
+        self.present(&ListDocument { settings, set })
+    }
+
+    /// The settings of a console's host.
+    pub fn run_on(self, console: &Client) -> Outcome {
+        let chosen = self.chosen()?;
+        let mut settings: Vec<Entry> = console.settings().map_err(failure)?;
+        settings.retain(|entry| chosen.is_none_or(|one| entry.name == one.name));
+        if let (Some(one), true) = (chosen, settings.is_empty()) {
+            let (address, version) = (console.address(), &console.facts().version);
+            return Err(Failure::runtime(format!(
+                "console {address} does not know the setting {}: it runs kagiri {version}",
+                one.name
+            )));
+        }
+        let set = console.settings_set().map_err(failure)?;
+        self.present(&ListDocument { settings, set })
+    }
+
+    /// The setting that is named, if one is.
+    fn chosen(&self) -> Result<Option<&'static Setting>, Failure> {
+        self.name.as_deref().map(find).transpose().map_err(Failure::usage)
+    }
+
+    fn present(&self, document: &ListDocument) -> Outcome {
+        let ListDocument { settings, set } = document;
         if self.json {
-            output::print(&Document::new(&ListDocument { settings: entries, set }).text()?)?;
+            output::print(&Document::new(document).text()?)?;
         } else if self.name.is_some() {
-            output::print(&entries.iter().map(Entry::details).collect::<String>())?;
+            output::print(&settings.iter().map(Entry::details).collect::<String>())?;
         } else {
-            output::print(&answer(&entries, &set, self.full))?;
+            output::print(&answer(settings, set, self.full))?;
         }
         Ok(Code::Measured)
     }

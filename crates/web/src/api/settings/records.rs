@@ -103,7 +103,8 @@ impl Records {
             .flatten()
             .filter(|record| !own.iter().any(|setting| record["pid"] == setting.process.pid));
         let others: Vec<Value> = of_others.filter_map(view_of_other).collect();
-        own.iter().map(|setting| self.view(setting)).chain(others).collect()
+        let view = |setting: &Setting| self.view(setting, of_process(running, setting.process));
+        own.iter().map(view).chain(others).collect()
     }
 
     /// All records; those that ended long ago are removed.
@@ -122,7 +123,8 @@ impl Records {
         all
     }
 
-    pub fn view(&self, setting: &Setting) -> Value {
+    /// `record`: what `kagiri tune list` says of it; `None`: it is not set any more.
+    pub fn view(&self, setting: &Setting, record: Option<&Value>) -> Value {
         let is_applied = setting.process.is_running();
         let ended = setting.kept.clone().or_else(|| detached::document(&self.folder_of(&setting.id)));
         let outcome = |name: &str| {
@@ -155,8 +157,14 @@ impl Records {
             "until_words": until_words,
             "can_be_put_back": setting.can_be_put_back(),
             "changes": setting.changes.iter().map(change).collect::<Vec<_>>(),
+            "record": record,
         })
     }
+}
+
+/// What a process has set, among what `kagiri tune list` says is set.
+pub fn of_process(running: &Value, process: Process) -> Option<&Value> {
+    running.as_array()?.iter().find(|record| process_of(record) == Some(process))
 }
 
 fn process_of(record: &Value) -> Option<Process> {
@@ -186,5 +194,6 @@ fn view_of_other(record: &Value) -> Option<Value> {
         "until_words": record["until"],
         "can_be_put_back": false,
         "changes": record["settings"].as_array()?.iter().map(change).collect::<Vec<_>>(),
+        "record": record,
     }))
 }
