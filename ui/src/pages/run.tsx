@@ -11,7 +11,7 @@ import { Tabs } from '../parts/tabs.tsx';
 import { address, patch, remove } from '../server/api.ts';
 import { useAction, useResource } from '../server/resource.ts';
 import type { RunList, RunRow } from '../server/types.ts';
-import { RunAgain } from './live/outcome.tsx';
+import { Continue, RunAgain } from './live/outcome.tsx';
 import { LimitOf } from './runs.tsx';
 
 export function RunPage(props: { run: string }) {
@@ -52,6 +52,7 @@ function Stored({ row, path }: { row: RunRow; path: string }) {
         {row.workload} · {t.run.trials(row.trials)} · {moment(row.began)} · <code>{row.id}</code>
       </p>
       <p class="buttons">
+        {canContinue(row) && <Continue run={row.id} />}
         <RunAgain run={row.id} />
         <a class="button" href={`/new?run=${encodeURIComponent(row.id)}`}>
           {t.run.edit}
@@ -74,6 +75,10 @@ function Stored({ row, path }: { row: RunRow; path: string }) {
     </>
   );
 }
+
+/** Whether trials are stored, and others of the plan were not measured. */
+export const canContinue = (row: RunRow): boolean =>
+  row.trials > 0 && (row.state === 'interrupted' || row.state === 'failed');
 
 /** The report runs its own script, without access to the console. */
 function Report({ row, path }: { row: RunRow; path: string }) {

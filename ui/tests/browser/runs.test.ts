@@ -99,6 +99,39 @@ test('a run that is stopped keeps what was measured', async () => {
   await page.context().close();
 });
 
+test('a run that was stopped goes on after its trials', async () => {
+  const plan = 'workload = "transfer"\nname = "in two parts"\nrepeats = 3\n[transfer]\ntime = "2s"\n';
+  const job = await server.call<{ id: string }>('POST', '/jobs', { toml: plan, name: null, tags: [] });
+  const { page, problems } = await openPage(browser, server.address);
+  await page.goto(`${server.origin}/live/${job.id}`);
+  await page.locator('main table tbody tr').first().waitFor({ timeout: RUN_MS });
+  await page.getByRole('button', { name: 'Stop and keep what was measured' }).click();
+  await page.getByText('The run was stopped').waitFor({ timeout: RUN_MS });
+  const { run } = await server.call<{ run: string }>('GET', `/jobs/${job.id}`);
+  const trialsOf = async () => {
+    const stored = await server.call<{ state: string; trials: { started_at: string }[] }>(
+      'GET',
+      `/runs/${run}`,
+    );
+    return { state: stored.state, began: stored.trials.map((trial) => trial.started_at) };
+  };
+  const before = await trialsOf();
+  await page.goto(`${server.origin}/runs/${run}`);
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await page.waitForURL(/\/live\//);
+  await page.getByText('The run has ended').waitFor({ timeout: RUN_MS });
+  const after = await trialsOf();
+  assert.equal(after.state, 'complete');
+  assert.equal(after.began[0], before.began[0], 'the first trial is kept');
+  assert.ok(after.began.length >= 3, `${after.began}`);
+  // There is nothing to continue any more.
+  await page.goto(`${server.origin}/runs/${run}`);
+  await page.getByRole('button', { name: 'Run it again' }).waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Continue' }).count(), 0);
+  assert.deepEqual(problems, []);
+  await page.context().close();
+});
+
 test('two runs are found, chosen and compared, with intervals and a verdict', async () => {
   const plan = (name: string, flows: number) =>
     `workload = "transfer"\nname = "${name}"\nrepeats = 3\n[transfer]\ntime = "300ms"\nflows = ${flows}\n`;

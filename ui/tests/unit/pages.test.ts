@@ -7,6 +7,7 @@ import { ja } from '../../src/i18n/ja/index.ts';
 import { routeOf } from '../../src/lib/router.ts';
 import { namesOf, verdictOf } from '../../src/pages/compare.tsx';
 import { chartsOf, groupOf, LiveModel } from '../../src/pages/live/model.ts';
+import { isBrokenOff } from '../../src/pages/live/outcome.tsx';
 import { sumOf } from '../../src/pages/qos/in-force.tsx';
 import { isChanged } from '../../src/pages/tune/setting-table.tsx';
 import { positionsOf } from '../../src/parts/intervals.tsx';
@@ -57,6 +58,21 @@ test('a newer state replaces a job', () => {
       ['a', 'running'],
     ],
   );
+});
+
+test('only a run with trials that is not complete can be continued', () => {
+  const ended = (state: Job['state'], kind: Job['kind'] = 'run') => ({ state, kind }) as Job;
+  const model = (trials: number, end: string | null) =>
+    ({
+      trials: new Array(trials).fill({}),
+      end: end && { state: end },
+    }) as Pick<LiveModel, 'end' | 'trials'>;
+  assert.ok(isBrokenOff(ended('interrupted'), model(1, 'interrupted')));
+  assert.ok(isBrokenOff(ended('failed'), model(1, null)), 'its process was killed');
+  assert.ok(!isBrokenOff(ended('failed'), model(0, null)), 'nothing was measured');
+  assert.ok(!isBrokenOff(ended('failed'), model(2, 'complete')), 'all trials are invalid');
+  assert.ok(!isBrokenOff(ended('ended'), model(2, 'complete')));
+  assert.ok(!isBrokenOff(ended('interrupted', 'tune'), model(2, null)), 'trials of settings');
 });
 
 test('live values are drawn by kind and unit', () => {

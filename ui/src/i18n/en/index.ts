@@ -152,6 +152,8 @@ export const en = {
     failed: 'The run failed.',
     openReport: 'Read the report',
     runAgain: 'Run it again',
+    continueRun: 'Continue',
+    continueHelp: 'Measure what is left of the plan. Finished trials are kept.',
     limitedBy: (resource: string, certainty: string) => `Limited by ${resource} (${certainty}).`,
     limitUnknown: 'What limits it is not known.',
     certainty: {

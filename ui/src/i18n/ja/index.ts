@@ -150,6 +150,8 @@ export const ja: Dictionary = {
     failed: '測定に失敗しました。',
     openReport: 'レポートを読む',
     runAgain: 'もう一度測る',
+    continueRun: '続きを測る',
+    continueHelp: 'プランの残りを測定します。終わった試行はそのまま残ります。',
     limitedBy: (resource, certainty) => `限界の原因: ${resource}（${certainty}）`,
     limitUnknown: '限界の原因は分かっていません。',
     certainty: { confirmed: 'カウンターで確認済み', predicted: '予測', unknown: '不明' },

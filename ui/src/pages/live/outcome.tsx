@@ -36,26 +36,54 @@ export function Outcome(props: { job: Job; model: LiveModel }) {
             {t.live.openReport}
           </a>
         )}
+        {job.run && isBrokenOff(job, model) && <Continue run={job.run} />}
         {job.run && <RunAgain run={job.run} />}
       </p>
     </section>
   );
 }
 
+/** Whether trials are stored, and others of the plan were not measured. Pure, so that it can be tested. */
+export function isBrokenOff(job: Job, model: Pick<LiveModel, 'end' | 'trials'>): boolean {
+  const hasFailed = job.state === 'interrupted' || job.state === 'failed';
+  // A complete run fails, too, if all its trials are invalid.
+  return hasFailed && job.kind === 'run' && model.trials.length > 0 && model.end?.state !== 'complete';
+}
+
 /** Starts the stored plan of a run again. */
 export function RunAgain(props: { run: string }) {
   const t = useWords();
-  const again = useAction(async () => {
+  const ask = async () => {
     const { toml } = await get<{ toml: string }>(`/runs/${encodeURIComponent(props.run)}/plan`);
-    const job = await post<Job>('/jobs', { toml, name: null, tags: [] });
+    return post<Job>('/jobs', { toml, name: null, tags: [] });
+  };
+  return <StartJob title={t.live.runAgain} ask={ask} />;
+}
+
+/** Measures what is left of a run that broke off. */
+export function Continue(props: { run: string }) {
+  const t = useWords();
+  return (
+    <StartJob
+      title={t.live.continueRun}
+      help={t.live.continueHelp}
+      ask={() => post<Job>('/jobs', { resume: props.run })}
+    />
+  );
+}
+
+/** A button that asks for a job, and then shows its page. */
+function StartJob(props: { title: string; help?: string; ask: () => Promise<Job> }) {
+  const start = useAction(async () => {
+    const job = await props.ask();
     navigate(`/live/${job.id}`);
   });
   return (
     <>
-      <button type="button" disabled={again.isRunning} onClick={() => again.run()}>
-        {t.live.runAgain}
+      <button type="button" title={props.help} disabled={start.isRunning} onClick={() => start.run()}>
+        {props.title}
       </button>
-      <Problem error={again.error} />
+      <Problem error={start.error} />
     </>
   );
 }
