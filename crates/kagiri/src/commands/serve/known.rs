@@ -44,7 +44,6 @@ impl Commands for KnownCommands {
 
     fn check_stored(&self, run: &Run) -> Result<CheckedPlan, PlanProblem> {
         let plan = resume::plan_of(run).map_err(of_plan)?;
-        let checked = self.checked(&plan)?;
         if let Some(lab) = &plan.lab {
             std::fs::metadata(lab).map_err(|error| {
                 of_plan(format!(
@@ -54,6 +53,7 @@ impl Commands for KnownCommands {
                 ))
             })?;
         }
+        let checked = self.checked(&plan)?;
         run::resume::check_files(run, &run_environment(&plan)).map_err(|error| of_plan(error.message))?;
         Ok(checked)
     }
@@ -159,14 +159,19 @@ mod tests {
         assert_eq!(checked.targets, Targets { is_here: true, ..Targets::default() });
         let folder = tempfile::tempdir().unwrap();
         let lab = folder.path().join("lab.toml");
-        stored.plan["lab"] = lab.to_str().unwrap().into();
-        stored.environment.insert("lab".to_owned(), "[host.a]\n".into());
+        let placed = format!(
+            "workload = 'transfer'\nlab = '{}'\n[place]\nserver = 'a'\nclients = 'b'\n",
+            lab.display()
+        );
+        stored.plan = serde_json::to_value(BUILT_IN.read_plan(&placed).unwrap()).unwrap();
+        let text = "name = 'two'\n[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\nrate = '50Mbit/s'\n";
+        stored.environment.insert("lab".to_owned(), text.into());
         let problem = || known().check_stored(&stored).unwrap_err().message;
         assert!(problem().contains("No such file") && problem().contains("environment.lab"), "{}", problem());
-        std::fs::write(&lab, "[host.b]\n").unwrap();
+        std::fs::write(&lab, text.replace("50Mbit/s", "100Mbit/s")).unwrap();
         assert!(problem().contains("the plan's lab has changed"), "{}", problem());
-        std::fs::write(&lab, "[host.a]\n").unwrap();
-        assert!(known().check_stored(&stored).is_ok());
+        std::fs::write(&lab, text).unwrap();
+        assert!(known().check_stored(&stored).unwrap().needs_root);
         stored.plan["lab"] = 7.into();
         assert!(known().check_stored(&stored).unwrap_err().message.contains("cannot be read"));
     }

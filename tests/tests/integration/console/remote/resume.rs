@@ -41,6 +41,11 @@ fn kill_job(world: &World, job: &str) {
     kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
 }
 
+fn lines(away: &World, file: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(away.path(file)).expect("the lines");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
 fn resume(away: &World, console: &Console, run: &str) -> Ended {
     ask(away, console, &["run", "--resume", run])
 }
@@ -52,7 +57,7 @@ fn killed_run_goes_on_there_while_its_console_is_killed_too() {
     let console = Console::start(&world);
     let address = console.address.to_string();
     away.write("plan.toml", PLAN);
-    let mut first = start(&away, &console, &["run", "plan.toml"]);
+    let mut first = start(&away, &console, &["run", "plan.toml", "--json-lines=first"]);
     first.wait_for("repetition 2", PATIENCE);
     let (job, id) = newest_job(&console);
     resume(&away, &console, &id).fails(1, &["still measures run", &id, &url(&console)]);
@@ -63,43 +68,46 @@ fn killed_run_goes_on_there_while_its_console_is_killed_too() {
     assert_eq!(message, "its process ended before the run did; finished trials are stored");
     assert!(!ended.stderr.contains("lost console"), "{}", ended.stderr);
     let before = stored(&world, &id);
-    assert_eq!((&before["state"], trials(&before).len()), (&json!("interrupted"), 2), "{before}");
+    let kept = trials(&before);
+    assert!(before["state"] == "interrupted" && kept.len() >= 2, "{before}");
     let shown = ask(&away, &console, &["runs", "show", "last"]).code(0).stdout;
     assert!(shown.ends_with(&format!("Go on with it: {command}\n")), "{shown}");
     let list = ask(&away, &console, &["runs", "list"]).code(0).stdout;
     let how = format!("(1 run broke off: 'kagiri --console {} run --resume RUN' goes on", url(&console));
     assert!(list.contains(&how), "{list}");
 
-    let mut second = start(&away, &console, &["run", "--resume", "last", "--full", "--json-lines=lines"]);
+    let mut second = start(&away, &console, &["run", "--resume", "last", "--full", "--json-lines=second"]);
     second.wait_for("measuring", PATIENCE);
     console.end(Signal::SIGKILL);
     second.wait_for("trying again", PATIENCE);
     let console = Console::of(world.start(&["serve", "--listen", &address]));
     let ended = second.end(PATIENCE).code(0);
-    let ended = ended.says(&[&format!("goes on with run {id} after 2 trials"), "reached console"]);
+    let goes_on = format!("goes on with run {id} after {} trials", kept.len());
+    let ended = ended.says(&[&goes_on, "reached console"]);
     assert_eq!(ended.stdout, world.run(&["runs", "show", &id]).code(0).stdout);
     let after = stored(&world, &id);
     assert_eq!((&after["state"], &after["failure"]), (&json!("complete"), &Value::Null));
     let all = trials(&after);
-    assert_eq!(&all[..2], &trials(&before)[..], "finished trials are kept");
-    let of: Vec<(&Value, &Value)> =
-        all.iter().map(|[_, variant, repetition, _]| (variant, repetition)).collect();
-    let expected =
-        [("one", 1), ("four", 1), ("four", 2), ("one", 2)].map(|(name, n)| (json!(name), json!(n)));
-    assert_eq!(of, expected.iter().map(|(name, n)| (name, n)).collect::<Vec<_>>());
+    assert_eq!(&all[..kept.len()], &kept[..], "finished trials are kept");
+    // A disturbed trial is measured again.
+    let mut of: Vec<[&Value; 2]> =
+        all.iter().map(|[_, variant, repetition, _]| [variant, repetition]).collect();
+    of.dedup();
+    let expected = [("one", 1), ("four", 1), ("four", 2), ("one", 2)];
+    let expected = expected.map(|(variant, repetition)| [json!(variant), json!(repetition)]);
+    assert_eq!(of, expected.iter().map(|[variant, repetition]| [variant, repetition]).collect::<Vec<_>>());
     assert_eq!(after["environment"]["resumed"].as_array().map(Vec::len), Some(1));
-    assert_eq!(after["environment"]["resumed"][0]["trials_before"], 2);
-    // What is left took two trials, and the time left was that of two.
-    let lines = std::fs::read_to_string(away.path("lines")).expect("the lines");
-    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert!(lines.iter().all(|line| line["run"] == id.as_str()), "{lines:?}");
-    assert_eq!(lines.iter().filter(|line| line["event"] == "trial").count(), 2, "{lines:?}");
-    let first = lines.iter().find(|line| line["event"] == "trial_began").expect("a trial");
-    let most = before["trials"]
-        .as_array()
-        .map_or(0.0, |trials| trials.iter().filter_map(|trial| trial["hold_to_s"].as_f64()).sum::<f64>());
-    let left = first["left_s"].as_f64().expect("a time");
-    assert!(left < 2.0 * most, "{left} s are left of two trials, two took {most} s");
+    assert_eq!(after["environment"]["resumed"][0]["trials_before"], kept.len());
+    let (first, second) = (lines(&away, "first"), lines(&away, "second"));
+    assert!(second.iter().all(|line| line["run"] == id.as_str()), "{second:?}");
+    let measured = second.iter().filter(|line| line["event"] == "trial").count();
+    assert_eq!(measured, all.len() - kept.len(), "{second:?}");
+    // Of four searches, two are left.
+    let left_s = |lines: &[Value]| {
+        let first = lines.iter().find(|line| line["event"] == "trial_began").expect("a trial");
+        first["left_s"].as_f64().expect("a time")
+    };
+    assert!(left_s(&second) < 0.75 * left_s(&first), "{} of {} s", left_s(&second), left_s(&first));
 
     resume(&away, &console, &id).fails(2, &["was measured to its end", &url(&console)]);
     resume(&away, &console, "none").fails(2, &["no run 'none'", &url(&console)]);
@@ -136,7 +144,8 @@ fn resumed_run_waits_in_the_queue_and_can_be_stopped_and_go_on_again() {
     second.signal(Signal::SIGINT);
     second.end(PATIENCE).code(130).says(&["stopping the run", &command]);
     let before = stored(&world, &id);
-    assert_eq!((&before["state"], trials(&before).len()), (&json!("interrupted"), 2), "{before}");
+    let kept = trials(&before);
+    assert!(before["state"] == "interrupted" && kept.len() >= 2, "{before}");
 
     let ended = ask(&away, &console, &["run", "--resume", &id, "--json"]).code(0);
     assert_eq!(ended.stdout, world.run(&["runs", "show", &id, "--json"]).code(0).stdout);
@@ -145,7 +154,7 @@ fn resumed_run_waits_in_the_queue_and_can_be_stopped_and_go_on_again() {
         (&run["state"], run["environment"]["resumed"].as_array().map(Vec::len)),
         (&json!("complete"), Some(2))
     );
-    assert_eq!(&trials(&run)[..2], &trials(&before)[..]);
+    assert_eq!(&trials(&run)[..kept.len()], &kept[..]);
     wait_until("nothing runs", PATIENCE, || jobs(&console).iter().all(|job| job["ended"].is_string()));
     assert_eq!(console.get("/runs")["runs"].as_array().map(Vec::len), Some(2), "no run was begun anew");
 }
