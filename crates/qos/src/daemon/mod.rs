@@ -42,7 +42,7 @@ use groups::ClassGroup;
 use messages::Messages;
 use watch::Watch;
 
-/// With more sockets than this, the period is twice as long: listing them costs 2 to 3 us each.
+/// With more sockets than this, the period is twice as long: each costs some 2 us.
 const SOCKETS_FAST: usize = 500;
 /// Different problems that are kept for the status.
 const PROBLEMS_MAX: usize = 8;
