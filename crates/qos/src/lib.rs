@@ -7,7 +7,6 @@
 //! the clock, and sets the rates.
 
 pub mod allocate;
-mod by_cookie;
 pub mod daemon;
 pub mod datagram_share;
 pub mod hosts;

@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
-use sys::netlink::{Flow, FlowSampler};
+use sys::netlink::{ByCookie, Flow, FlowSampler};
 use sys::proc::{interface_number, interface_to};
 use sys::process::{ForeignProcess, PacingRate, Program, SocketHolder, SocketOwners, user_name};
 
-use crate::by_cookie::Cookies;
+use super::Rates;
 use crate::law::SocketSample;
 use crate::policy::{Bottleneck, Policy, SocketFacts};
 
@@ -32,11 +32,19 @@ pub struct Found {
     pub class: usize,
     /// It did not exist at the reading before.
     pub is_new: bool,
+    /// What had been asked for and set when it was read; `None`: nothing.
+    pub(super) at_reading: Option<Rates>,
     /// The rate that was set since it was read.
     pub set_since: Option<PacingRate>,
 }
 
 impl Found {
+    /// Of a socket whose holder and class are to be found.
+    fn unplaced(flow: Flow, time_ns: u64) -> Self {
+        let holder = SocketHolder { pid: 0, fd: -1 };
+        Self { flow, time_ns, holder, class: 0, is_new: false, at_reading: None, set_since: None }
+    }
+
     /// What the law reads of it; `None` for UDP, and for a kernel that does not report all of it.
     pub fn sample(&self) -> Option<SocketSample> {
         let info = self.flow.tcp.as_ref()?;
@@ -80,8 +88,50 @@ pub struct Discovery {
     groups: Vec<(String, usize)>,
     /// Port of the coordinator of several hosts.
     coordinator_port: Option<u16>,
-    /// Cookies of all sockets of programs at the last reading; `None` before the first.
-    existing: Option<Cookies>,
+    /// All sockets of programs at the last reading.
+    existing: ByCookie<Existing>,
+    /// Number of readings of all sockets.
+    readings: u64,
+    /// Whether a socket that existed at the reading before is gone.
+    has_lost: bool,
+    placing: Placing,
+}
+
+/// A socket of a program, of whatever class.
+#[derive(Debug)]
+struct Existing {
+    /// Reading at which it was new, and the last one.
+    first: u64,
+    last: u64,
+    placed: Option<Placed>,
+}
+
+/// The class of a socket, and what it follows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Placed {
+    class: Option<usize>,
+    pid: i32,
+    ends: [SocketAddr; 2],
+    placing: u64,
+}
+
+/// What the classes of sockets follow from, beside the policy, the process and the ends of each. As long as
+/// the version is the same, so are the classes.
+#[derive(Debug, Default)]
+struct Placing {
+    version: u64,
+    programs_version: u64,
+    joined: HashMap<i32, Joined>,
+}
+
+impl Placing {
+    fn update(&mut self, programs_version: u64, joined: &HashMap<i32, Joined>) {
+        if self.programs_version != programs_version || self.joined != *joined {
+            self.version += 1;
+            self.programs_version = programs_version;
+            self.joined.clone_from(joined);
+        }
+    }
 }
 
 impl Discovery {
@@ -94,7 +144,10 @@ impl Discovery {
             owners: SocketOwners::new(),
             routes: HashMap::new(),
             users: HashMap::new(),
-            existing: None,
+            existing: ByCookie::default(),
+            readings: 0,
+            has_lost: false,
+            placing: Placing::default(),
         })
     }
 
@@ -105,46 +158,80 @@ impl Discovery {
         joined: &HashMap<i32, Joined>,
         found: &mut Vec<Found>,
     ) -> io::Result<()> {
-        let mut flows: Vec<(u64, Flow)> = Vec::new();
-        self.sampler.read(&mut |flow| {
+        self.read(found)?;
+        self.owners.update(found.iter().map(|found| found.flow.inode), SEARCH_WITHIN);
+        self.placing.update(self.owners.programs_version(), joined);
+        found.retain_mut(|found| self.place(policy, joined, found).is_some());
+        Ok(())
+    }
+
+    /// Reads all sockets: notes those that exist, and fills `found` with those that may leave through the
+    /// bottleneck.
+    fn read(&mut self, found: &mut Vec<Found>) -> io::Result<()> {
+        self.routes.retain(|_, (_, known)| !known.passed());
+        let Self { interface, sampler, routes, existing, .. } = self;
+        let reading = self.readings + 1;
+        let mut number = None;
+        let (mut count, mut is_route_missing) = (0, false);
+        found.clear();
+        sampler.read(&mut |flow| {
+            let time_ns = monotonic_ns();
             // UDP sockets need no peer to send.
-            if flow.peer.port() != 0 || flow.tcp.is_none() {
-                flows.push((monotonic_ns(), flow.clone()));
+            if flow.peer.port() == 0 && flow.tcp.is_some() {
+                return;
+            }
+            // Without an inode, its program has closed it, or has not accepted it yet: nothing can be changed.
+            if flow.inode == 0 {
+                return;
+            }
+            let known =
+                existing.entry(flow.cookie).or_insert(Existing { first: reading, last: 0, placed: None });
+            if std::mem::replace(&mut known.last, reading) == reading {
+                // The kernel lists a socket twice if others come into its chain meanwhile.
+                return;
+            }
+            count += 1;
+            let may_leave = match flow.peer.port() {
+                0 => may_leave_through(&flow, *number.get_or_insert_with(|| interface_number(interface))),
+                // To look for a route now would delay the times of those that follow.
+                _ => routes.get(&flow.peer.ip()).map_or_else(
+                    || {
+                        is_route_missing = true;
+                        true
+                    },
+                    |(is_through, _)| *is_through,
+                ),
+            };
+            if may_leave {
+                found.push(Found::unplaced(flow, time_ns));
             }
         })?;
-        // Without an inode, its program has closed it, or has not accepted it yet: nothing can be changed.
-        let mut existing = Cookies::with_capacity_and_hasher(flows.len(), Default::default());
-        existing.extend(flows.iter().filter(|(_, flow)| flow.inode != 0).map(|(_, flow)| flow.cookie));
-        let before = self.existing.replace(existing);
-        self.routes.retain(|_, (_, known)| !known.passed());
-        let number = interface_number(&self.interface);
-        flows.retain(|(_, flow)| match flow.peer.port() {
-            0 => may_leave_through(flow, number),
-            _ => self.is_through_bottleneck(flow.peer),
-        });
-        self.owners.update(flows.iter().map(|(_, flow)| flow.inode), SEARCH_WITHIN);
-        found.clear();
-        for (time_ns, flow) in flows {
-            let Some(holder) = self.owners.holder(flow.inode) else { continue };
-            if self.is_control(&flow, holder.pid) {
-                continue;
-            }
-            if let Some(class) = self.class_of(policy, joined, &flow, holder.pid) {
-                let is_new = before.as_ref().is_some_and(|before| !before.contains(&flow.cookie));
-                found.push(Found { flow, time_ns, holder, class, is_new, set_since: None });
-            }
+        if is_route_missing {
+            found.retain(|Found { flow: Flow { peer, .. }, .. }| {
+                peer.port() == 0 || is_through(interface, routes, *peer)
+            });
+        }
+        self.readings = reading;
+        self.has_lost = count < existing.len();
+        if self.has_lost {
+            existing.retain(|_, existing| existing.last == reading);
         }
         Ok(())
     }
 
     /// Sockets of the host at the last reading.
     pub fn sockets(&self) -> usize {
-        self.existing.as_ref().map_or(0, Cookies::len)
+        self.existing.len()
+    }
+
+    /// Whether a socket that existed at the reading before is gone.
+    pub fn has_lost_sockets(&self) -> bool {
+        self.has_lost
     }
 
     /// Whether the socket existed at the last reading, of whatever class.
     pub fn exists(&self, cookie: u64) -> bool {
-        self.existing.as_ref().is_some_and(|existing| existing.contains(&cookie))
+        self.existing.contains_key(&cookie)
     }
 
     /// A socket turned out not to be where it was found.
@@ -171,13 +258,26 @@ impl Discovery {
             || (flow.tcp.is_some() && Some(flow.local.port()) == self.coordinator_port && is_coordinator())
     }
 
-    fn is_through_bottleneck(&mut self, peer: SocketAddr) -> bool {
-        let known = self.routes.entry(peer.ip()).or_insert_with(|| {
-            // A peer without a route is reached through no interface.
-            let is_through = interface_to(peer).is_ok_and(|name| name == self.interface);
-            (is_through, Deadline::after(ROUTE_FOR))
-        });
-        known.0
+    /// Finds holder and class of a socket; `None`: it has none.
+    fn place(&mut self, policy: &Policy, joined: &HashMap<i32, Joined>, found: &mut Found) -> Option<()> {
+        let flow = &found.flow;
+        let holder = self.owners.holder(flow.inode)?;
+        let existing = self.existing.get(&flow.cookie)?;
+        found.is_new = self.readings > 1 && existing.first == self.readings;
+        found.holder = holder;
+        let (pid, placing, ends) = (holder.pid, self.placing.version, [flow.local, flow.peer]);
+        let is_same = |placed: &Placed| placed.placing == placing && placed.pid == pid && placed.ends == ends;
+        if let Some(placed) = existing.placed.as_ref().filter(|placed| is_same(placed)) {
+            found.class = placed.class?;
+            return Some(());
+        }
+        let class = match self.is_control(flow, pid) {
+            true => None,
+            false => self.class_of(policy, joined, flow, pid),
+        };
+        self.existing.get_mut(&flow.cookie)?.placed = Some(Placed { class, pid, ends, placing });
+        found.class = class?;
+        Some(())
     }
 
     fn class_of(
@@ -211,6 +311,16 @@ impl Discovery {
     }
 }
 
+/// Whether a peer is reached through the interface.
+fn is_through(interface: &str, routes: &mut HashMap<IpAddr, (bool, Deadline)>, peer: SocketAddr) -> bool {
+    let known = routes.entry(peer.ip()).or_insert_with(|| {
+        // A peer without a route is reached through no interface.
+        let is_through = interface_to(peer).is_ok_and(|name| name == interface);
+        (is_through, Deadline::after(ROUTE_FOR))
+    });
+    known.0
+}
+
 /// Port of an endpoint such as `tls/desk.example:7448`.
 fn port_of(endpoint: &str) -> Option<u16> {
     endpoint.rsplit_once(':')?.1.parse().ok()
@@ -226,4 +336,31 @@ fn is_in(program: &Program, group: &str) -> bool {
     let is_below =
         |path: &String| path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     program.cgroups.first().is_some_and(is_below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_looked_up_anew_when_a_program_or_a_statement_changes() {
+        let mut placing = Placing::default();
+        let mut versions = vec![];
+        let nobody = HashMap::new();
+        let stated = |class| HashMap::from([(7, Joined { uid: 0, class })]);
+        for (programs_version, joined) in [
+            (0, nobody.clone()),
+            (1, nobody.clone()),
+            (1, nobody.clone()),
+            (1, stated(0)),
+            (1, stated(0)),
+            (1, stated(1)),
+            (2, stated(1)),
+            (2, nobody),
+        ] {
+            placing.update(programs_version, &joined);
+            versions.push(placing.version);
+        }
+        assert_eq!(versions, [0, 1, 1, 2, 2, 3, 4, 5]);
+    }
 }

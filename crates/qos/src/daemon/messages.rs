@@ -7,7 +7,8 @@
 
 use std::collections::VecDeque;
 
-use crate::by_cookie::ByCookie;
+use sys::netlink::ByCookie;
+
 use crate::policy::Policy;
 
 use super::discovery::Found;
@@ -61,6 +62,8 @@ struct Socket {
     last: Counters,
     /// When it had no data; `None`: it was found with some, whose beginning is not known.
     idle: Option<Counters>,
+    /// The last observation of it.
+    observation: u64,
 }
 
 /// A message of a process that has just ended.
@@ -81,6 +84,7 @@ pub struct Messages {
     limits_s: Vec<Option<f64>>,
     is_learned: Vec<bool>,
     sockets: ByCookie<Socket>,
+    observations: u64,
 }
 
 impl Messages {
@@ -92,12 +96,14 @@ impl Messages {
             limits_s: classes.iter().map(|class| Some(class.target?.s() - class.overhead.s())).collect(),
             is_learned: classes.iter().map(|class| class.is_urgent() && class.size.is_none()).collect(),
             sockets: ByCookie::default(),
+            observations: 0,
         }
     }
 
     pub fn observe(&mut self, found: &[Found]) {
-        let sockets = ByCookie::with_capacity_and_hasher(found.len(), Default::default());
-        let mut before = std::mem::replace(&mut self.sockets, sockets);
+        self.observations += 1;
+        let observation = self.observations;
+        let mut count = 0;
         self.ended.clear();
         for found in found {
             let Some(info) = &found.flow.tcp else { continue };
@@ -107,12 +113,14 @@ impl Messages {
             let idle = |since: Option<Counters>| if is_idle { Some(now) } else { since };
             let class = &mut self.classes[found.class];
             // A new socket has sent nothing before; one that existed may be amid a message.
-            let new = Socket { last: OPENED, idle: Some(OPENED) };
-            let before = before.remove(&found.flow.cookie).or(found.is_new.then_some(new));
-            let Some(known) = before else {
-                self.sockets.insert(found.flow.cookie, Socket { last: now, idle: idle(None) });
-                continue;
+            let before = if found.is_new {
+                Socket { last: OPENED, idle: Some(OPENED), observation: 0 }
+            } else {
+                Socket { last: now, idle: idle(None), observation: 0 }
             };
+            let socket = self.sockets.entry(found.flow.cookie).or_insert(before);
+            let known = std::mem::replace(socket, Socket { last: now, idle: idle(socket.idle), observation });
+            count += usize::from(known.observation != observation);
             class.acked_bytes += now.acked_bytes.saturating_sub(known.last.acked_bytes);
             if let (true, Some(since), Some(limit_s)) = (is_idle, known.idle, self.limits_s[found.class])
                 && now.acked_bytes > since.acked_bytes
@@ -121,7 +129,9 @@ impl Messages {
                 class.add(transfer_s, limit_s, now.acked_bytes - since.acked_bytes);
                 self.ended.push(EndedMessage { pid: found.holder.pid, class: found.class, transfer_s });
             }
-            self.sockets.insert(found.flow.cookie, Socket { last: now, idle: idle(known.idle) });
+        }
+        if count < self.sockets.len() {
+            self.sockets.retain(|_, socket| socket.observation == observation);
         }
     }
 
@@ -179,7 +189,8 @@ mod tests {
             tcp: Some(tcp),
             congestion: None,
         };
-        Found { flow, time_ns: 0, holder: SocketHolder { pid: 1, fd: 1 }, class: 0, is_new, set_since: None }
+        let holder = SocketHolder { pid: 1, fd: 1 };
+        Found { flow, time_ns: 0, holder, class: 0, is_new, at_reading: None, set_since: None }
     }
 
     fn counted(steps: &[Found]) -> (u64, u64, Option<f64>, Vec<(usize, f64)>) {
@@ -213,5 +224,14 @@ mod tests {
             [found(1, false, 5000, 60, 100), found(1, false, 9000, 90, 0), found(1, false, 9500, 95, 0)];
         let (count, _, longest_s, _) = counted(&amid);
         assert_eq!((count, longest_s), (1, Some(0.005)));
+    }
+
+    #[test]
+    fn socket_that_left_the_class_meanwhile_is_found_as_if_for_the_first_time() {
+        // Another socket alone is found in between: what the first one sent then is no message of the class.
+        let steps = [found(1, true, 1, 0, 0), found(2, true, 1, 0, 0), found(1, false, 9000, 50, 0)];
+        assert_eq!(counted(&steps).0, 0);
+        let steps = [found(1, true, 1, 0, 0), found(1, false, 1, 0, 0), found(1, false, 9000, 50, 0)];
+        assert_eq!(counted(&steps).0, 1);
     }
 }

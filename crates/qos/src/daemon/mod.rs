@@ -20,6 +20,7 @@ use base::format::quantity;
 use sys::clock::monotonic_ns;
 use sys::journal::Journal;
 use sys::net::CongestionControl;
+use sys::netlink::{ByCookie, Cookies};
 use sys::process::{PacingRate, SocketChange};
 use sys::shaping::{ManagedSockets, SocketTarget};
 
@@ -29,9 +30,8 @@ pub use status::{
 };
 
 use crate::SOCKET_RATE_MIN;
-use crate::by_cookie::{ByCookie, Cookies};
 use crate::hosts::HostFacts;
-use crate::law::{Control, Law, Lease, Settings, SocketSample, State};
+use crate::law::{Control, Law, Lease, Settings, SocketRate, SocketSample, State};
 use crate::policy::Policy;
 use change::{pacing, priority, target};
 use clients::{Clients, Seen};
@@ -42,7 +42,7 @@ use groups::ClassGroup;
 use messages::Messages;
 use watch::Watch;
 
-/// With more sockets than this, the period is twice as long: listing them costs 2 to 3 us each.
+/// With more sockets than this, the period is twice as long: each costs some 2 us.
 const SOCKETS_FAST: usize = 500;
 /// Different problems that are kept for the status.
 const PROBLEMS_MAX: usize = 8;
@@ -65,12 +65,8 @@ pub struct Daemon {
     groups: Vec<ClassGroup>,
     groups_problem: Option<String>,
     journal: Journal,
-    /// Rates that the law wants, in bit/s, by the socket's cookie.
-    asked: ByCookie<f64>,
-    /// Rates that programs have set themselves, in bit/s, by the socket's cookie.
-    own_limits: ByCookie<f64>,
-    /// What had been asked for and set when the sockets were read, in bit/s.
-    at_reading: ByCookie<Rates>,
+    /// Rates of sockets, by their cookies.
+    asked: ByCookie<Asked>,
     /// Of the last tick.
     found: Vec<Found>,
     control: Option<Control>,
@@ -104,6 +100,22 @@ impl Problem {
             ago if ago > PROBLEM_FRESH => format!("{} (last {} s ago)", self.text, ago.as_secs()),
             _ => self.text.clone(),
         }
+    }
+}
+
+/// What a socket is to have, in bit/s.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    /// What the law wants.
+    bit_per_s: f64,
+    /// What its program has set itself; infinite: nothing.
+    own_bit_per_s: f64,
+}
+
+impl Asked {
+    /// A program that limits itself is never sped up.
+    fn least(self) -> f64 {
+        self.bit_per_s.min(self.own_bit_per_s)
     }
 }
 
@@ -146,8 +158,6 @@ impl Daemon {
             sockets: ManagedSockets::new(journal),
             datagrams: Datagrams::new(&policy, journal),
             asked: ByCookie::default(),
-            own_limits: ByCookie::default(),
-            at_reading: ByCookie::default(),
             found: Vec::new(),
             control: None,
             readings: Readings::default(),
@@ -162,8 +172,7 @@ impl Daemon {
     /// The sockets cannot be listed, or the journal cannot be written: nothing more is changed then.
     pub fn tick(&mut self) -> Result<(), TickError> {
         self.discovery.look(&self.policy, self.clients.joined(), &mut self.found).map_err(TickError::List)?;
-        self.at_reading = self.rates();
-        self.count_verified();
+        self.verify();
         self.messages.observe(&self.found);
         let problem = self.datagrams.read();
         self.note(problem);
@@ -175,8 +184,10 @@ impl Daemon {
         let exists = |cookie| self.discovery.exists(cookie);
         self.law.set_watched(self.watch.choose(&self.policy, &self.found, exists));
         let control = self.law.tick(monotonic_ns(), &samples);
-        self.asked.extend(control.rates.iter().map(|rate| (rate.id, rate.bit_per_s)));
-        self.asked.retain(|cookie, _| self.discovery.exists(*cookie));
+        self.ask(&control.rates);
+        if self.discovery.has_lost_sockets() {
+            self.asked.retain(|cookie, _| self.discovery.exists(*cookie));
+        }
         self.read_own_limits();
         let problem = self.too_many_sockets();
         self.note(problem);
@@ -244,41 +255,41 @@ impl Daemon {
         Seen { policy, discovery, found, messages }
     }
 
-    fn rates(&self) -> ByCookie<Rates> {
-        let enforced = |cookie| {
-            let rate = self.sockets.applied(cookie)?.pacing?;
-            Some(8.0 * rate.bytes_per_s() as f64)
-        };
-        let of = |&cookie| Some((cookie, Rates { asked: self.wanted(cookie)?, enforced: enforced(cookie) }));
-        self.asked.keys().filter_map(of).collect()
+    /// Compares what the kernel reports with what was set.
+    fn verify(&mut self) {
+        let Self { found, asked, sockets, readings, .. } = self;
+        for found in found {
+            let cookie = found.flow.cookie;
+            let Some(asked) = asked.get(&cookie) else { continue };
+            let set = sockets.applied(cookie).and_then(|change| change.pacing);
+            let enforced = set.map(|rate| 8.0 * rate.bytes_per_s() as f64);
+            found.at_reading = Some(Rates { asked: asked.least(), enforced });
+            let reported = found.flow.tcp.as_ref().and_then(|tcp| tcp.pacing_max_bytes_per_s);
+            let is_as_set = reported.zip(enforced).is_some_and(|(bytes, set)| 8.0 * bytes as f64 == set);
+            readings.all += 1;
+            readings.verified += u64::from(is_as_set);
+        }
     }
 
-    fn count_verified(&mut self) {
-        for found in &self.found {
-            let Some(rates) = self.at_reading.get(&found.flow.cookie) else { continue };
-            let reported = found.flow.tcp.as_ref().and_then(|tcp| tcp.pacing_max_bytes_per_s);
-            let is_as_set =
-                reported.zip(rates.enforced).is_some_and(|(bytes, set)| 8.0 * bytes as f64 == set);
-            self.readings.all += 1;
-            self.readings.verified += u64::from(is_as_set);
+    /// Takes rates that the law has changed.
+    fn ask(&mut self, rates: &[SocketRate]) {
+        for rate in rates {
+            let new = Asked { bit_per_s: rate.bit_per_s, own_bit_per_s: f64::INFINITY };
+            self.asked.entry(rate.id).or_insert(new).bit_per_s = rate.bit_per_s;
         }
     }
 
     fn read_own_limits(&mut self) {
-        self.own_limits.clear();
+        self.asked.values_mut().for_each(|asked| asked.own_bit_per_s = f64::INFINITY);
         for flow in self.found.iter().map(|found| &found.flow) {
             let reported = flow.tcp.as_ref().and_then(|tcp| tcp.pacing_max_bytes_per_s);
-            if let Some(reported) = reported.and_then(PacingRate::from_bytes_per_s) {
+            if let Some(reported) = reported.and_then(PacingRate::from_bytes_per_s)
+                && let Some(asked) = self.asked.get_mut(&flow.cookie)
+            {
                 let own = self.sockets.own_pacing(flow.cookie, reported);
-                self.own_limits.insert(flow.cookie, 8.0 * own.bytes_per_s() as f64);
+                asked.own_bit_per_s = 8.0 * own.bytes_per_s() as f64;
             }
         }
-    }
-
-    /// The rate that a socket is to have, bit/s: a program that limits itself is never sped up.
-    fn wanted(&self, cookie: u64) -> Option<f64> {
-        let own = self.own_limits.get(&cookie).copied().unwrap_or(f64::INFINITY);
-        self.asked.get(&cookie).map(|asked| asked.min(own))
     }
 
     /// Whether it is a TCP socket of a class that has a rate at the moment.
@@ -291,11 +302,6 @@ impl Daemon {
     /// The congestion control that a socket is to have; `None`: its own.
     fn congestion_of(&self, found: &Found) -> Option<CongestionControl> {
         found.flow.tcp.as_ref().and(self.policy.classes[found.class].congestion_control)
-    }
-
-    /// Whether the socket's congestion control was set here.
-    fn has_congestion(&self, cookie: u64) -> bool {
-        self.sockets.applied(cookie).is_some_and(|change| change.congestion.is_some())
     }
 
     /// Which messages are late on sockets that use bbr.
@@ -330,15 +336,24 @@ impl Daemon {
     /// Gives back what sockets had that belong to no class any more that is limited: their program has
     /// executed another.
     fn release(&mut self) -> sys::Result<()> {
-        self.sockets.retain(|cookie| self.discovery.exists(cookie))?;
-        let is_managed = |found: &&Found| match (&found.flow.tcp, self.congestion_of(found)) {
-            (None, _) => self.datagrams.priority(found.class).is_some(),
-            (Some(_), Some(_)) => true,
-            // It gets back all; a rate is set again.
-            (Some(_), None) => self.is_paced(found) && !self.has_congestion(found.flow.cookie),
+        if self.discovery.has_lost_sockets() {
+            self.sockets.retain(|cookie| self.discovery.exists(cookie))?;
+        }
+        let stays = |found: &&Found| {
+            let Some(change) = self.sockets.applied(found.flow.cookie) else { return false };
+            match (&found.flow.tcp, self.congestion_of(found)) {
+                (None, _) => self.datagrams.priority(found.class).is_some(),
+                (Some(_), Some(_)) => true,
+                // It gets back all; a rate is set again.
+                (Some(_), None) => self.is_paced(found) && change.congestion.is_none(),
+            }
         };
-        let managed: Cookies = self.found.iter().filter(is_managed).map(|found| found.flow.cookie).collect();
-        let left: Vec<u64> = self.sockets.cookies().filter(|cookie| !managed.contains(cookie)).collect();
+        // No socket is found twice.
+        if self.found.iter().filter(stays).count() == self.sockets.count() {
+            return Ok(());
+        }
+        let stay: Cookies = self.found.iter().filter(stays).map(|found| found.flow.cookie).collect();
+        let left: Vec<u64> = self.sockets.cookies().filter(|cookie| !stay.contains(cookie)).collect();
         for cookie in left {
             self.asked.remove(&cookie);
             self.sockets.restore(cookie);
@@ -351,9 +366,9 @@ impl Daemon {
     fn enforce(&mut self) -> sys::Result<()> {
         let change = |found: &Found| match found.flow.tcp {
             Some(_) => {
-                let asked = self.wanted(found.flow.cookie).filter(|_| self.is_paced(found));
+                let asked = self.asked.get(&found.flow.cookie).filter(|_| self.is_paced(found));
                 let congestion = self.congestion_of(found).filter(|own| Some(*own) != found.flow.congestion);
-                let pacing = asked.and_then(|asked| pacing(found, asked));
+                let pacing = asked.and_then(|asked| pacing(found, asked.least()));
                 let change = SocketChange { pacing, congestion, ..SocketChange::default() };
                 (change != SocketChange::default()).then_some(change)
             }

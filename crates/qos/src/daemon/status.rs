@@ -240,8 +240,7 @@ fn udp(daemon: &Daemon, at: usize) -> Option<DatagramStatus> {
 }
 
 fn socket(daemon: &Daemon, found: &Found) -> SocketStatus {
-    let cookie = found.flow.cookie;
-    let rates = daemon.at_reading.get(&cookie);
+    let rates = found.at_reading;
     let reported = found.flow.tcp.as_ref().and_then(|info| info.pacing_max_bytes_per_s);
     SocketStatus {
         class: daemon.policy.classes[found.class].name.clone(),

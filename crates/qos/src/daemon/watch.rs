@@ -142,7 +142,7 @@ impl Daemon {
         let Some(reaction) = self.law.follow_messages(monotonic_ns(), &changed) else { return Ok(()) };
         let problem = self.datagrams.follow(&self.policy, reaction.bulk_factor);
         self.note(problem);
-        self.asked.extend(reaction.rates.iter().map(|rate| (rate.id, rate.bit_per_s)));
+        self.ask(&reaction.rates);
         Ok(self.enforce()?)
     }
 }

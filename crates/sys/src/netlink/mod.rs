@@ -6,6 +6,7 @@
 //! The readers open a socket once, in the network namespace that is asked about, and ask through it as often
 //! as they like; nothing is started, and nothing needs root but entering another namespace.
 
+mod by_cookie;
 mod connections;
 mod flow;
 mod flow_sampler;
@@ -27,6 +28,8 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 
+pub(crate) use by_cookie::ByInode;
+pub use by_cookie::{ByCookie, Cookies};
 pub use connections::{Connection, Connections};
 pub use flow::{Flow, SocketMemory, flows_in};
 pub use flow_sampler::FlowSampler;

@@ -93,7 +93,7 @@ mod tests {
                     // Both ends.
                     let is_own = |port: u16| ports.contains(&port);
                     if flow.tcp.is_some() && (is_own(flow.local.port()) || is_own(flow.peer.port())) {
-                        flows.push(flow.clone());
+                        flows.push(flow);
                     }
                 })
                 .unwrap();

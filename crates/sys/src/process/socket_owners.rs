@@ -10,6 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::fd_table::FdTableReader;
 use super::{ForeignProcess, Program};
 use crate::clock::Deadline;
+use crate::netlink::ByInode;
 use crate::proc::process::set::all_pids;
 
 /// How often all processes are read even if every socket's holder is known: a socket may have been handed to
@@ -40,6 +41,13 @@ struct Socket {
     is_missing: bool,
 }
 
+impl Socket {
+    /// Whether its holder is to be searched for.
+    fn is_unknown(&self) -> bool {
+        self.holder.is_none() && !self.is_missing
+    }
+}
+
 #[derive(Debug)]
 struct Holder {
     process: ForeignProcess,
@@ -51,7 +59,7 @@ struct Holder {
 #[derive(Debug)]
 pub struct SocketOwners {
     reader: FdTableReader,
-    sockets: HashMap<u64, Socket>,
+    sockets: ByInode<Socket>,
     processes: HashMap<i32, Holder>,
     /// Processes that the running full search has not read yet, in descending order.
     waiting: Vec<i32>,
@@ -61,6 +69,7 @@ pub struct SocketOwners {
     full_due: Deadline,
     programs_due: Deadline,
     updates: u64,
+    programs_version: u64,
 }
 
 impl Default for SocketOwners {
@@ -73,7 +82,7 @@ impl SocketOwners {
     pub fn new() -> Self {
         Self {
             reader: FdTableReader::new(),
-            sockets: HashMap::new(),
+            sockets: ByInode::default(),
             processes: HashMap::new(),
             waiting: Vec::new(),
             changed: HashSet::new(),
@@ -81,6 +90,7 @@ impl SocketOwners {
             full_due: Deadline::after(Duration::ZERO),
             programs_due: Deadline::after(PROGRAMS_EVERY),
             updates: 0,
+            programs_version: 0,
         }
     }
 
@@ -91,12 +101,18 @@ impl SocketOwners {
         let deadline = Deadline::after(within);
         self.drop_ended();
         self.updates += 1;
-        for inode in inodes.into_iter().filter(|inode| *inode != 0) {
-            self.sockets.entry(inode).or_default().seen = self.updates;
-        }
         let now = self.updates;
-        self.sockets.retain(|_, socket| socket.seen == now);
-        if self.has_unknown() && !self.is_full {
+        let (mut existing, mut has_unknown) = (0, false);
+        for inode in inodes.into_iter().filter(|inode| *inode != 0) {
+            let socket = self.sockets.entry(inode).or_default();
+            has_unknown |= socket.is_unknown();
+            existing += usize::from(socket.seen != now);
+            socket.seen = now;
+        }
+        if existing < self.sockets.len() {
+            self.sockets.retain(|_, socket| socket.seen == now);
+        }
+        if has_unknown && !self.is_full {
             // Most likely, a program that has sockets has opened another.
             let known: Vec<i32> = self.processes.keys().copied().collect();
             for pid in known {
@@ -105,8 +121,9 @@ impl SocketOwners {
                     break;
                 }
             }
+            has_unknown = self.sockets.values().any(Socket::is_unknown);
         }
-        if !self.is_full && (self.has_unknown() || self.full_due.passed()) {
+        if !self.is_full && (has_unknown || self.full_due.passed()) {
             self.begin_full();
         }
         if self.is_full {
@@ -138,13 +155,15 @@ impl SocketOwners {
         self.processes.get(&pid).map(|holder| &holder.process)
     }
 
+    /// Changes whenever the program of a holder does. As long as it is the same, [`Self::program`] returns the
+    /// same for each process.
+    pub fn programs_version(&self) -> u64 {
+        self.programs_version
+    }
+
     /// Forgets the holder of a socket that turned out not to hold it; the next update looks for another.
     pub fn forget(&mut self, inode: u64) {
         self.sockets.remove(&inode);
-    }
-
-    fn has_unknown(&self) -> bool {
-        self.sockets.values().any(|socket| socket.holder.is_none() && !socket.is_missing)
     }
 
     /// Asks for all ends with one system call.
@@ -161,6 +180,7 @@ impl SocketOwners {
         let ended: HashSet<i32> =
             pids.into_iter().zip(&fds).filter(|(_, fd)| has_ended(fd)).map(|(pid, _)| pid).collect();
         self.processes.retain(|pid, _| !ended.contains(pid));
+        self.programs_version += 1;
         for socket in self.sockets.values_mut() {
             if socket.holder.is_some_and(|holder| ended.contains(&holder.pid)) {
                 *socket = Socket { seen: socket.seen, ..Socket::default() };
@@ -230,11 +250,15 @@ impl SocketOwners {
 
     /// Reads the programs of new holders and of those that may have executed another.
     fn read_programs(&mut self) {
+        if self.changed.is_empty() {
+            return;
+        }
         let held: HashSet<i32> =
             self.sockets.values().filter_map(|socket| Some(socket.holder?.pid)).collect();
         for pid in std::mem::take(&mut self.changed) {
             let program = held.contains(&pid).then(|| Program::read(pid).ok()).flatten();
             match (program, self.processes.get_mut(&pid)) {
+                (Some(program), Some(holder)) if holder.program == program => continue,
                 (Some(program), Some(holder)) => holder.program = program,
                 (Some(program), None) => {
                     if let Ok(process) = ForeignProcess::open(pid) {
@@ -244,6 +268,7 @@ impl SocketOwners {
                 // It holds no socket any more, or has ended.
                 (None, _) => drop(self.processes.remove(&pid)),
             }
+            self.programs_version += 1;
         }
         let processes = &self.processes;
         for socket in self.sockets.values_mut() {

@@ -1,11 +1,12 @@
 //! Sockets of other programs with a pacing rate, a priority or a congestion control of ours, and what they
 //! had before.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use crate::Result;
 use crate::journal::network::OWN_RATES;
 use crate::journal::{EntryId, Journal, SocketId, Undo, UndoResult};
+use crate::netlink::{ByCookie, Cookies};
 use crate::process::{ForeignProcess, ForeignSocketError, PacingRate, SocketChange};
 
 /// A change to one socket.
@@ -32,8 +33,7 @@ struct Managed {
 #[derive(Debug)]
 pub struct ManagedSockets {
     journal: Journal,
-    /// By cookie.
-    sockets: HashMap<u64, Managed>,
+    sockets: ByCookie<Managed>,
     /// The lowest bits of pacing rates, and the priorities, that new sockets have from us ([`NewSockets`]).
     ///
     /// [`NewSockets`]: crate::shaping::NewSockets
@@ -47,7 +47,7 @@ impl ManagedSockets {
     pub fn new(journal: &Journal) -> Self {
         Self {
             journal: journal.clone(),
-            sockets: HashMap::new(),
+            sockets: ByCookie::default(),
             marks: HashSet::new(),
             new_priorities: HashSet::new(),
         }
@@ -67,7 +67,7 @@ impl ManagedSockets {
     pub fn apply(&mut self, targets: &[SocketTarget<'_>]) -> Result<Vec<Changed>> {
         let mut results: Vec<Changed> = Vec::with_capacity(targets.len());
         let mut new: Vec<(SocketId, SocketChange)> = Vec::new();
-        let mut known: HashSet<u64> = HashSet::new();
+        let mut known = Cookies::default();
         for target in targets {
             let is_new = self
                 .sockets
@@ -100,6 +100,11 @@ impl ManagedSockets {
     /// Gives one socket back what it had before. `None`: it is not managed.
     pub fn restore(&mut self, cookie: u64) -> Option<UndoResult> {
         self.sockets.remove(&cookie).and_then(|managed| self.journal.undo(managed.entry))
+    }
+
+    /// Number of managed sockets.
+    pub fn count(&self) -> usize {
+        self.sockets.len()
     }
 
     /// Cookies of the managed sockets, in no order.

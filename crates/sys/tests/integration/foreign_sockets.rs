@@ -169,6 +169,9 @@ fn new_socket_moved_descriptor_and_inherited_socket_are_found() {
     owners.update([number], LONG);
     assert_eq!(owners.holder(number).unwrap().fd, moved.as_raw_fd());
     assert_ne!(old, moved.as_raw_fd());
+    let programs = owners.programs_version();
+    owners.update([number], LONG);
+    assert_eq!(owners.programs_version(), programs, "this program is the same");
     // Without being told, too, within the time after which all processes are read again.
     let moved_on = moved.try_clone().unwrap();
     drop(moved);
@@ -189,8 +192,12 @@ fn new_socket_moved_descriptor_and_inherited_socket_are_found() {
         assert!(deadline.pause(Duration::from_millis(50)));
     }
     let name = owners.program(pid).unwrap().name.clone();
+    assert_ne!(owners.programs_version(), programs, "another program holds it");
+    let programs = owners.programs_version();
     child.kill().unwrap();
     child.wait().unwrap();
+    owners.update([number], LONG);
+    assert_ne!(owners.programs_version(), programs, "it has ended");
     assert!(both.iter().any(|(_, holder)| holder.pid == pid && holder.fd == 0), "{both:?}");
     assert_eq!(name, "sleep");
 }

@@ -93,7 +93,7 @@ impl Sockets {
         let Self { sampler, watched, samples } = self;
         let is_first = *samples == 0;
         *samples += 1;
-        sampler.read(&mut |flow| watch(watched, flow, is_first))
+        sampler.read(&mut |flow| watch(watched, &flow, is_first))
     }
 
     /// What they did since the first listing.

@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use base::statistics::quantile;
+use sys::netlink::ByCookie;
 
 pub use history::{History, Tick};
 pub use socket::SocketSample;
 
 use super::settings::{ClassSettings, Settings};
-use crate::by_cookie::ByCookie;
 use ack_delay::AckDelay;
 use base_rtt::BaseRtt;
 use socket::{Progress, Socket};
@@ -28,6 +28,8 @@ const SOCKETS_MIN: usize = 4;
 #[derive(Debug, Clone, Default)]
 pub struct Observer {
     pub sockets: ByCookie<Socket>,
+    /// Number of observations.
+    ticks: u64,
     peers: HashMap<IpAddr, Peer>,
 }
 
@@ -117,10 +119,14 @@ impl Observer {
         for class in &mut *classes {
             *class = ClassSeen { delivered_bit_per_s: class.delivered_bit_per_s, ..ClassSeen::default() };
         }
+        // Many sockets have the same peer.
+        let mut peer: Option<(IpAddr, f64)> = None;
         for sample in samples {
             let Some(settings_of) = settings.classes.get(sample.class) else { continue };
             let Some(class) = classes.get_mut(settings.policy_class(sample.class)) else { continue };
-            let base_s = self.base_s(sample.peer).unwrap_or(0.0);
+            let known = peer.filter(|(peer, _)| *peer == sample.peer);
+            let base_s = known.map_or_else(|| self.base_s(sample.peer).unwrap_or(0.0), |(_, base_s)| base_s);
+            peer = Some((sample.peer, base_s));
             class.sockets += 1;
             class.base_s = class.base_s.max(base_s);
             if sample.is_active() {
@@ -136,17 +142,21 @@ impl Observer {
     }
 
     fn update_sockets(&mut self, samples: &[SocketSample]) -> Vec<Progress> {
-        let sockets = ByCookie::with_capacity_and_hasher(samples.len(), Default::default());
-        let mut before = std::mem::replace(&mut self.sockets, sockets);
-        let mut progress = Vec::with_capacity(samples.len());
+        self.ticks += 1;
+        let tick = self.ticks;
+        let mut progress = Vec::new();
+        let mut count = 0;
         for sample in samples {
+            let socket = self.sockets.entry(sample.id).or_insert_with(|| Socket::new(*sample));
             // A socket that is listed twice counts once.
-            if self.sockets.contains_key(&sample.id) {
+            if std::mem::replace(&mut socket.tick, tick) == tick {
                 continue;
             }
-            let mut socket = before.remove(&sample.id).unwrap_or_else(|| Socket::new(*sample));
-            progress.extend(socket.update(*sample));
-            self.sockets.insert(sample.id, socket);
+            count += 1;
+            progress.extend(socket.update(*sample).filter(Progress::has_any));
+        }
+        if count < self.sockets.len() {
+            self.sockets.retain(|_, socket| socket.tick == tick);
         }
         progress
     }
@@ -159,7 +169,8 @@ impl Observer {
             *of_peer = (*of_peer).min(sample.min_rtt_us);
         }
         // A peer without a socket is forgotten: its path may be another one when it comes back.
-        let present: HashSet<IpAddr> = samples.iter().map(|sample| sample.peer).collect();
+        let of_one_peer = samples.chunk_by(|one, next| one.peer == next.peer);
+        let present: HashSet<IpAddr> = of_one_peer.map(|samples| samples[0].peer).collect();
         self.peers.retain(|peer, _| present.contains(peer));
         for (peer, min_rtt_us) in least {
             self.peers.entry(peer).or_default().base.set_kernel_minimum(f64::from(min_rtt_us) * 1e-6);

@@ -67,6 +67,8 @@ pub struct Socket {
     lowest_bit_per_s: Option<f64>,
     /// Rates in force in the last tick and in the one before.
     in_force: [Option<f64>; 2],
+    /// The last observation of it.
+    pub tick: u64,
 }
 
 /// What a socket did since the sample before.
@@ -86,6 +88,16 @@ pub struct Progress {
     pub delivered_bit_per_s: f64,
 }
 
+impl Progress {
+    /// Whether anything happened, or waits to be sent. Most of many sockets rest.
+    pub fn has_any(&self) -> bool {
+        self.acks > 0
+            || self.delivered_segments > 0
+            || self.retransmitted_segments > 0
+            || self.spacing_s > 0.0
+    }
+}
+
 impl Socket {
     pub fn new(sample: SocketSample) -> Self {
         Self {
@@ -94,6 +106,7 @@ impl Socket {
             rate_bit_per_s: None,
             lowest_bit_per_s: None,
             in_force: [None; 2],
+            tick: 0,
         }
     }
 

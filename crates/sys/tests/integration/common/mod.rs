@@ -97,7 +97,7 @@ pub fn holder(journal: &Journal, namespace: &Namespace, connections: usize) -> C
 /// All flows of the namespace that process `pid` is in.
 pub fn flows(pid: i32) -> Vec<Flow> {
     let mut flows = Vec::new();
-    FlowSampler::open(Some(pid)).unwrap().read(&mut |flow| flows.push(flow.clone())).unwrap();
+    FlowSampler::open(Some(pid)).unwrap().read(&mut |flow| flows.push(flow)).unwrap();
     flows
 }
 

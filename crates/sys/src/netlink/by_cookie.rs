@@ -1,17 +1,17 @@
-//! Maps and sets of sockets by their cookies.
+//! Maps and sets of sockets by the numbers that the kernel gives them: cookies and inodes.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// The standard hash resists keys that an attacker has chosen, which costs most of a look-up. The kernel
-/// assigns cookies one after the other.
+/// assigns these numbers one after the other.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct CookieHasher(u64);
+pub struct NumberHasher(u64);
 
 /// 2^64 by the golden ratio: spreads consecutive numbers (Knuth, The Art of Computer Programming, 6.4).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Hasher for CookieHasher {
+impl Hasher for NumberHasher {
     fn finish(&self) -> u64 {
         self.0 ^ (self.0 >> 32)
     }
@@ -25,8 +25,11 @@ impl Hasher for CookieHasher {
     }
 }
 
-pub type ByCookie<T> = HashMap<u64, T, BuildHasherDefault<CookieHasher>>;
-pub type Cookies = HashSet<u64, BuildHasherDefault<CookieHasher>>;
+/// By the cookie of the socket.
+pub type ByCookie<T> = HashMap<u64, T, BuildHasherDefault<NumberHasher>>;
+pub type Cookies = HashSet<u64, BuildHasherDefault<NumberHasher>>;
+/// By the inode of the socket.
+pub(crate) type ByInode<T> = HashMap<u64, T, BuildHasherDefault<NumberHasher>>;
 
 #[cfg(test)]
 mod tests {
@@ -35,7 +38,7 @@ mod tests {
     #[test]
     fn consecutive_cookies_spread_over_a_table() {
         let hash = |cookie: u64| {
-            let mut hasher = CookieHasher::default();
+            let mut hasher = NumberHasher::default();
             hasher.write_u64(cookie);
             hasher.finish()
         };
