@@ -11,6 +11,7 @@ use base::units::{BitRate, ByteSize, Span};
 use base::verdict::Verdict;
 use serde_json::Value;
 
+use crate::chart::Tick;
 use crate::{findings, words};
 
 /// Different numbers that make a line.
@@ -71,6 +72,15 @@ pub fn figures(run: &Run) -> Vec<Figure> {
         }
     }
     units.iter().filter_map(|metrics| figure(run, &sweep, metrics)?.kept()).collect()
+}
+
+/// The numbers in which the variants differ, as the plan has them: `64KiB`.
+pub fn ticks(run: &Run) -> Vec<Tick> {
+    let Some(sweep) = sweep(run) else { return Vec::new() };
+    let mut all: Vec<&Point> = sweep.groups.values().flatten().collect();
+    all.sort_by(|one, other| one.number.total_cmp(&other.number));
+    all.dedup_by(|one, other| one.number == other.number);
+    all.into_iter().map(|point| Tick { at: point.number, label: point.spelt.clone() }).collect()
 }
 
 /// What the groups reach at the greatest number and at the least, as sentences, the best first; nothing if
@@ -233,10 +243,8 @@ fn ceiling(run: &Run, metric: &str) -> Option<f64> {
 
 /// The heights of points.
 fn tops(marks: &Marks) -> Vec<f64> {
-    match marks {
-        Marks::Points { at } => at.iter().map(|point| point[1]).collect(),
-        _ => Vec::new(),
-    }
+    let Marks::Points { at } = marks else { return Vec::new() };
+    at.iter().map(|point| point[1]).collect()
 }
 
 /// The medians of points, which are in the order of their numbers.

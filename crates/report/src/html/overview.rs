@@ -1,16 +1,19 @@
 //! The top of the page: the answer, key figures, all verdicts, and variants side by side.
 
-use base::outcome::{Certainty, LoadMetric, Resource, Run, VariantOutcome};
+use base::outcome::{LoadMetric, Resource, Run, VariantOutcome};
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
-use super::{Extras, drawn, figures, heading, number_cell, overlaid, row_verdict, side_by_side};
+use super::{Extras, bars, drawn, heading, number_cell, overlaid, row_verdict, side_by_side};
+use crate::chart::for_screens;
 use crate::digest::{self, Row};
 use crate::text::{moment, unbroken};
 use crate::words::{self, Answer, lower};
 use crate::{doubts, findings, sweep, terminal};
 use base::format::{UNKNOWN, capitalized, count, duration, metric_words, number, plural, range};
 
+/// Longer answers have their first sentence as a headline.
+const HEADLINE_CHARS_MAX: usize = 110;
 /// Metrics of single loads that are drawn, the main one first.
 const FIGURES: usize = 4;
 
@@ -45,13 +48,20 @@ fn each(answers: &[Answer]) -> Markup {
 }
 
 fn one(answer: &Answer) -> Markup {
+    let carries = unbroken(&answer.carries);
+    // What is more than a sentence is too long for a headline.
+    let (first, rest) = match carries.split_once(". ") {
+        Some((first, rest)) if carries.chars().count() > HEADLINE_CHARS_MAX => (format!("{first}."), rest),
+        _ => (carries.clone(), ""),
+    };
     html! {
         p.answer {
             @match &answer.variant {
-                Some(name) => { (name) ": " (unbroken(&lower(&answer.carries))) },
-                None => (unbroken(&answer.carries)),
+                Some(name) => { (name) ": " (lower(&first)) },
+                None => (first),
             }
         }
+        @if !rest.is_empty() { p.also { (rest) } }
         p.because { (unbroken(&answer.limit)) }
     }
 }
@@ -65,12 +75,11 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
         let interval = s.cost_interval.map(|ends| format!("95 % interval {}, ", range(Some(ends), &s.unit)));
         (words::cost(s), interval.unwrap_or_default() + &plural(s.n.into(), "trial"))
     });
-    let doubts = doubts::doubts(run).len();
     let limit = words::limit_word(variant.limit.resource, variant.limit.certainty);
     html! {
         dl.keys {
             @for found in &variant.findings {
-                (figure(&metric_words(&found.metric), &findings::median(found), &findings::sureness(found)))
+                (figure(&metric_words(&found.metric), &findings::number(found), &findings::sureness(found)))
             }
             @if !variant.findings.is_empty() {
             } @else if one_load {
@@ -79,19 +88,37 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
                 (figure("capacity", &capacity, &format!("range: {}; {}",
                     words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
             }
-            (figure("limit", limit, limit_note(variant)))
-            @if !one_load {
+            @if variant.limit.resource != Resource::None {
+                (figure("limit", limit, words::certainty_word(variant.limit.certainty)))
+            }
+            @if !one_load && (variant.predicted.is_some() || words::prediction_doubt(variant).is_some()) {
                 (figure("predicted", &predicted, &predicted_note))
             }
             @if let Some((cost, interval)) = cost {
                 (figure(&format!("{} per {}", variant.limit.resource.label(), words::singular(unit)), &cost,
                     &interval))
             }
-            (figure("trials", &count(run.trials.len() as f64),
-                &words::length_s(run).map(duration).unwrap_or_default()))
-            (figure("doubts", &doubts.to_string(), if doubts == 0 { "none" } else { "listed below" }))
+            (trials(run))
         }
     }
+}
+
+/// How many trials, how long they took, and the number of doubts.
+fn trials(run: &Run) -> Markup {
+    let doubts = doubts::doubts(run).len() as u64;
+    html! { div {
+        dt { "trials" }
+        dd {
+            (count(run.trials.len() as f64))
+            small {
+                @if let Some(s) = words::length_s(run) { (duration(s)) ", " }
+                @match doubts {
+                    0 => "no doubts",
+                    n => a href="#doubts-0" { (plural(n, "doubt")) },
+                }
+            }
+        }
+    } }
 }
 
 /// What the slopes predict, marked where it is doubtful, and how it is to be taken.
@@ -104,15 +131,6 @@ fn prediction(variant: &VariantOutcome) -> (String, String) {
         (None, None) => words::NOT_PREDICTED.to_owned(),
     };
     (words::predicted(variant), note)
-}
-
-/// How sure the limit is; that there was none is sure of the loads offered only.
-fn limit_note(variant: &VariantOutcome) -> &'static str {
-    match (variant.limit.resource, variant.limit.certainty) {
-        (Resource::None, Certainty::Unknown) => "",
-        (Resource::None, _) => "within the measured loads",
-        (_, certainty) => words::certainty_word(certainty),
-    }
 }
 
 fn figure(name: &str, value: &str, note: &str) -> Markup {
@@ -131,8 +149,8 @@ pub(super) fn verdicts(run: &Run, first: usize) -> Markup {
     loads.dedup();
     html! {
         (heading("verdicts", first, "Verdicts"))
+        p.caption { "Per load and variant: trials with this verdict / all trials; how the load failed." }
         div.scroll { table {
-            caption { "Per load and variant: trials with this verdict / all trials; how the load failed." }
             thead { tr {
                 th.n scope="col" { (run.capacity.unit) }
                 @for variant in &run.variants { th.name scope="col" { (variant.name) } }
@@ -192,15 +210,21 @@ fn found(run: &Run, rows: &[findings::Row], number: usize) -> Markup {
     let is_repeated = rows.iter().flat_map(|row| &row.findings).flatten().any(|found| found.values.len() > 1);
     let swept = sweep::figures(run);
     html! {
-        @if swept.is_empty() { (bars(run, rows)) } @else { (drawn::all(&swept, &format!("swept-{number}"))) }
+        @if swept.is_empty() {
+            (bars(run, rows))
+        } @else {
+            (drawn::swept(&swept, &format!("swept-{number}"), &sweep::ticks(run)))
+        }
+        p.caption {
+            "Medians of the repetitions (n)" @if is_repeated { ", below them minimum and maximum" }
+            ". Change: relative to " (first.name) "."
+        }
         div.scroll { table {
-            caption { "Medians of the repetitions. Change: relative to " (first.name) "." }
             thead { tr {
                 th scope="col" { "variant" }
                 @for (at, row) in rows.iter().enumerate() {
                     th.n scope="col" title=(row.metric) { (metric_words(row.metric)) }
-                    @if at == 0 || is_repeated { th.n scope="col" { "range" } }
-                    @if at == 0 { @for head in ["repetitions", "change"] { th.n scope="col" { (head) } } }
+                    @if at == 0 { @for head in ["n", "change"] { th.n scope="col" { (head) } } }
                 }
                 th scope="col" { "limit" }
                 th scope="col" { "verdict" }
@@ -209,13 +233,17 @@ fn found(run: &Run, rows: &[findings::Row], number: usize) -> Markup {
                 th.name scope="row" { (variant.name) }
                 @for (at, row) in rows.iter().enumerate() {
                     @let found = row.findings[index];
-                    (number_cell(&found.map_or(UNKNOWN.to_owned(), findings::median)))
-                    @if at == 0 || is_repeated {
-                        (number_cell(&found.map_or(UNKNOWN.to_owned(), findings::spread)))
+                    @match found {
+                        None => (number_cell(UNKNOWN)),
+                        Some(found) => td.n {
+                            (findings::median(found))
+                            @if findings::spread(found) != UNKNOWN { small { (findings::spread(found)) } }
+                        },
                     }
                     @if at == 0 {
                         td.n { (found.map_or(0, |found| found.values.len())) }
-                        (number_cell(&words::change(median_of(row, 0), median_of(row, index))))
+                        @if index == 0 { td.n {} }
+                        @else { (number_cell(&words::change(median_of(row, 0), median_of(row, index)))) }
                     }
                 }
                 td { (words::limit_cell(&variant.limit)) }
@@ -231,15 +259,15 @@ fn bars(run: &Run, rows: &[findings::Row]) -> Markup {
     html! {
         figure {
             figcaption { (capitalized(&metric_words(main.metric))) " of each variant: median (bar), minimum \
-                and maximum (whisker) of its repetitions (diamonds)."
+                and maximum (whisker) of its repetitions (circles)."
                 @if run.variants.iter().any(|v| findings::ceiling(run, v, main.metric).is_some()) {
                     " Dashed: what the link can carry." } }
-            (figures::found(run, main, "comparison").svg())
+            (for_screens(|screen| bars::found(run, main, "comparison", screen)))
         }
         @for (at, row) in rows.iter().enumerate().take(FIGURES).skip(1) {
             figure {
                 figcaption { (capitalized(&metric_words(row.metric))) " of each variant." }
-                (figures::found(run, row, &format!("comparison-{at}")).svg())
+                (for_screens(|screen| bars::found(run, row, &format!("comparison-{at}"), screen)))
             }
         }
     }
@@ -255,13 +283,13 @@ fn capacities(run: &Run) -> Markup {
     html! {
         figure {
             figcaption { "Capacity of each variant: median of its repetitions (bar), range (whisker), \
-                          repetitions that differ (diamonds)."
+                          repetitions that differ (circles)."
                 @if run.variants.iter().any(|variant| variant.predicted.is_some()) {
                     " Dashed: the load at which the limiting resource is exhausted (predicted)." } }
-            (figures::comparison(run).svg())
+            (for_screens(|screen| bars::comparison(run, screen)))
         }
+        p.caption { "Capacity in " (unit) ". Change: relative to " (first.name) "." }
         div.scroll { table {
-            caption { "Capacity in " (unit) ". Change: relative to " (first.name) "." }
             thead { tr {
                 th scope="col" { "variant" }
                 @for head in ["capacity", "range", "repetitions", "change", "predicted"] {
@@ -276,7 +304,8 @@ fn capacities(run: &Run) -> Markup {
                 (number_cell(&variant.capacity.value.map_or(UNKNOWN.to_owned(), number)))
                 (number_cell(&words::interval(&variant.capacity)))
                 td.n { (variant.repetitions.len()) }
-                (number_cell(&words::change(first.capacity.value, variant.capacity.value)))
+                @if variant.name == first.name { td.n {} }
+                @else { (number_cell(&words::change(first.capacity.value, variant.capacity.value))) }
                 (number_cell(&words::predicted(variant)))
                 td { (words::limit_cell(&variant.limit)) }
                 @for resource in [Resource::Cpu, Resource::Disk, Resource::Network] {

@@ -22,9 +22,9 @@ pub(super) fn header(name: &str, rows: &[SurveyRow]) -> Markup {
         header {
             div.kind { "kagiri survey" }
             h1 { (name) }
+            p.caption { "One line for each measurement: the number, how often it was measured (n), what \
+                limits it, and how sure that is. The runs follow below, with all doubts." }
             div.scroll { table {
-                caption { "One line for each measurement: the number, how often it was measured (n), what \
-                    limits it, and how sure that is. The runs follow below, with all doubts." }
                 thead { tr {
                     th scope="col" { "measured" }
                     th.n scope="col" { "result" }
