@@ -60,6 +60,16 @@ pub fn median(finding: &LoadMetric) -> String {
     }
 }
 
+/// A metric in words: what its name abbreviates is spelt out.
+pub fn name(metric: &str) -> String {
+    match format::metric_words(metric).as_str() {
+        "mb" => "throughput".to_owned(),
+        "ops" => "operations".to_owned(),
+        "op mean" => "mean of an operation".to_owned(),
+        words => words.replace(" per mib", " per MiB"),
+    }
+}
+
 /// The same without what its metric's name says: `8619 /s`.
 pub fn number(finding: &LoadMetric) -> String {
     separated(&format::metric(&finding.metric, finding.median()))

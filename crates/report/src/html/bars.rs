@@ -7,7 +7,7 @@ use crate::chart::{Axis, Figure, Frame, Mark, Panel, Screen, Shape};
 use crate::findings::{self, Row};
 use crate::text::clipped;
 use crate::words;
-use base::format::{capitalized, metric_words, number, quantity, unit_of};
+use base::format::{capitalized, number, quantity, unit_of};
 
 /// Up to this multiple of the longest bar, ceilings are on the scale of the bars.
 const CEILING_NEAR: f64 = 1.6;
@@ -27,11 +27,25 @@ struct Bar {
     label: String,
 }
 
+/// Up to this load, predictions are on the scale of the bars of capacity.
+fn near_max(run: &Run) -> f64 {
+    let ends = run.variants.iter().flat_map(|v| [v.capacity.value, v.capacity.interval[1]]).flatten();
+    ends.filter(|end| end.is_finite()).fold(1.0, f64::max) * CEILING_NEAR
+}
+
+/// Whether a prediction is drawn among the bars of capacity.
+pub(super) fn shows_prediction(run: &Run) -> bool {
+    let most = near_max(run);
+    run.variants.iter().filter_map(|variant| variant.predicted).any(|load| load <= most)
+}
+
 /// Bars of capacity with their intervals.
 pub(super) fn comparison(run: &Run, screen: Screen) -> Figure {
     let unit = &run.capacity.unit;
-    let ends = run.variants.iter().flat_map(|v| [v.capacity.value, v.capacity.interval[1], v.predicted]);
-    let most = ends.flatten().filter(|v| v.is_finite()).fold(1.0, f64::max);
+    let near_max = near_max(run);
+    let near = |load: &f64| *load <= near_max;
+    let predicted = run.variants.iter().filter_map(|variant| variant.predicted.filter(near));
+    let most = predicted.fold(near_max / CEILING_NEAR, f64::max);
     let x = if unit.contains('/') {
         Axis::amount("capacity", unit, 0.0, most, screen.pick(6, 4))
     } else {
@@ -45,11 +59,15 @@ pub(super) fn comparison(run: &Run, screen: Screen) -> Figure {
             value,
             ends: variant.capacity.interval,
             repetitions: variant.repetitions.iter().filter_map(|r| r.value).collect(),
-            ceiling: variant.predicted,
+            ceiling: variant.predicted.filter(near),
             text: format!(
-                "{}{open} (n = {})",
+                "{}{open} (n = {}){}",
                 value.map_or_else(String::new, number),
-                variant.repetitions.len()
+                variant.repetitions.len(),
+                match variant.predicted.is_some_and(|load| !near(&load)) {
+                    true => format!(" \u{2192} predicted {}", words::predicted(variant)),
+                    false => String::new(),
+                }
             ),
             label: format!("{}: {}", variant.name, words::interval(&variant.capacity)),
         }
@@ -85,7 +103,7 @@ pub(super) fn found(run: &Run, row: &Row, id: &str, screen: Screen) -> Figure {
         }
     }
     let most = rows.iter().filter_map(|bar| bar.ceiling).fold(most, f64::max);
-    let heading = capitalized(&metric_words(row.metric));
+    let heading = capitalized(&findings::name(row.metric));
     let title = format!("{heading} of every variant");
     let x = Axis::amount(&heading, unit, 0.0, most, screen.pick(6, 4));
     Figure { id: id.to_owned(), ..bars(run, &title, x, &rows, screen) }
@@ -105,7 +123,7 @@ fn bars(run: &Run, title: &str, x: Axis, rows: &[Bar], screen: Screen) -> Figure
         // Name and value stand above and below the bar.
         Screen::Narrow => (10.0, 14.0),
     };
-    let height = rows.len() as f64 * screen.pick(34.0, 58.0);
+    let height = rows.len() as f64 * screen.pick(34.0, 64.0);
     let mut y = Axis::names(&names);
     if screen == Screen::Narrow {
         y.ticks.clear();

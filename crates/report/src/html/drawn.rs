@@ -34,8 +34,10 @@ pub(super) fn swept(figures: &[Data], id: &str, ticks: &[Tick]) -> Markup {
     let is_chart = |(_, figure): &(usize, &Data)| timeline::of_figure(figure, true).is_none();
     let charts: Vec<_> = figures.iter().enumerate().filter(is_chart).collect();
     html! {
-        @if !charts.is_empty() { div.pair { @for (at, figure) in &charts {
-            (captioned(figure, &drawn(figure, &format!("{id}-{at}"), ticks).svg()))
+        @if !charts.is_empty() { div.pair { @for (place, (at, figure)) in charts.iter().enumerate() {
+            // What is the same of all stands at the first.
+            @let is_known = place > 0 && charts[place - 1].1.note == figure.note;
+            (captioned(figure, !is_known, &drawn(figure, &format!("{id}-{at}"), ticks).svg()))
         } } }
     }
 }
@@ -45,14 +47,15 @@ pub(super) fn timelines(figures: &[Data]) -> Option<Markup> {
     let is_timeline = |figure: &&Data| timeline::of_figure(figure, true).is_some();
     let all: Vec<&Data> = figures.iter().filter(is_timeline).collect();
     let drawn =
-        |(at, figure): (usize, &&Data)| Some(captioned(figure, &timeline::of_figure(figure, at == 0)?));
+        |(at, figure): (usize, &&Data)| Some(captioned(figure, true, &timeline::of_figure(figure, at == 0)?));
     (!all.is_empty()).then(|| html! { @for one in all.iter().enumerate().filter_map(drawn) { (one) } })
 }
 
-fn captioned(figure: &Data, drawn: &Markup) -> Markup {
+fn captioned(figure: &Data, has_note: bool, drawn: &Markup) -> Markup {
     html! { figure {
         figcaption {
-            strong { (capitalized(&plain(&figure.title))) } " " (unbroken(&plain(&figure.note)))
+            strong { (capitalized(&plain(&figure.title))) }
+            @if has_note { " " (unbroken(&plain(&figure.note))) }
         }
         (drawn)
     } }

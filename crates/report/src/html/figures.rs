@@ -137,29 +137,31 @@ pub(super) fn usage(
     let ceiling = fit.ceiling.as_ref().filter(|c| c.value <= most_usage * 1.6);
     let top = most_usage.max(ceiling.map_or(0.0, |c| c.value * 1.04));
     let unit = &variant.capacity.unit;
+    let name = if resource == Resource::Cpu { "CPU" } else { resource.label() };
     let mut x = Axis::whole(unit, 0.0, loads_to, 8);
     x.ticks.retain(|tick| tick.at <= loads_to);
     (x.domain, x.grid) = ([0.0, loads_to], false);
     let mut marks = usage_lines(fit, ceiling.map(|c| c.value), meets, x.domain[1]);
+    let y = Axis::amount(name, &fit.unit, 0.0, top, 4);
     if let (None, Some(far)) = (ceiling, &fit.ceiling) {
-        marks.push(ceiling_above(top, &quantity(Some(far.value), &fit.unit), USAGE_PX));
+        marks.push(ceiling_above(y.domain[1], &quantity(Some(far.value), &fit.unit), USAGE_PX));
     }
     marks.extend(points.iter().map(|(trial, usage)| {
         let (shape, class) = form(trial.verdict);
         let label = format!("{}, {}", trial_label(trial, unit), quantity(Some(*usage), &fit.unit));
         Mark::Point { at: (trial.load, *usage), shape, class, label }
     }));
-    let name = if resource == Resource::Cpu { "CPU" } else { resource.label() };
+    let above_px = if meets.is_some() { 44.0 } else { 28.0 };
     Some(Figure {
         id: format!("usage-{index}-{resource}"),
         width: 460.0,
-        height: 282.0,
+        height: above_px + 230.0,
         title: format!("{name} against load, {}", variant.name),
         description: usage_words(fit, unit),
         panels: vec![Panel {
-            frame: Frame { left: 48.0, top: 48.0, width: USAGE_PX, height: 190.0 },
+            frame: Frame { left: 48.0, top: above_px, width: USAGE_PX, height: 190.0 },
             x,
-            y: Axis::amount(name, &fit.unit, 0.0, top, 4),
+            y,
             x_labels: true,
             backdrop: Vec::new(),
             marks,

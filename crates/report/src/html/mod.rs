@@ -28,7 +28,7 @@ const STYLE: &str = include_str!("style.css");
 const POINTING: &str = include_str!("pointing.js");
 /// The page's own script, for its Content-Security-Policy: beside that of timelines no other runs, wherever
 /// it may come from.
-pub const SCRIPT_SOURCE: &str = "'sha256-TAA9Wptk8znrauJbQ1bBnDpvO450L+fGTN81cHF5K4s='";
+pub const SCRIPT_SOURCE: &str = "'sha256-lGVijAuv+UALxTFcoyvEmE7fuc6iLmdJ1JwealkOG/E='";
 
 /// The run as one HTML document (HTML 5, UTF-8).
 pub fn page(run: &Run, extras: &Extras) -> String {
@@ -117,8 +117,8 @@ fn contents(body: &str) -> Markup {
 /// Everything of a run below its answer. `first` is the number of its first variant on the page.
 fn content(run: &Run, extras: &Extras, first: usize) -> Markup {
     html! {
-        (overview::verdicts(run, first))
         (overview::comparison(run, first, extras))
+        (overview::verdicts(run, first))
         @for (index, outcome) in run.variants.iter().enumerate() {
             (variant::section(run, outcome, first + index, extras))
         }

@@ -10,7 +10,7 @@ use crate::digest::{self, Row};
 use crate::text::{moment, unbroken};
 use crate::words::{self, Answer, lower};
 use crate::{doubts, findings, sweep, terminal};
-use base::format::{UNKNOWN, capitalized, count, duration, metric_words, number, plural, range};
+use base::format::{UNKNOWN, capitalized, count, duration, number, plural, range};
 
 /// Longer answers have their first sentence as a headline.
 const HEADLINE_CHARS_MAX: usize = 110;
@@ -30,7 +30,7 @@ pub(super) fn header(run: &Run) -> Markup {
                 [only] => (one(only)),
                 several => {
                     @let swept = sweep::sentences(run);
-                    @for sentence in &swept { p.answer { (unbroken(sentence)) } }
+                    @for sentence in &swept { (listed(sentence)) }
                     @if swept.is_empty() {
                         (each(several))
                     } @else {
@@ -39,6 +39,21 @@ pub(super) fn header(run: &Run) -> Markup {
                 },
             }
             @if let [variant] = &run.variants[..] { (key_figures(run, variant)) }
+        }
+    }
+}
+
+/// What several groups reach, as a list.
+fn listed(sentence: &str) -> Markup {
+    let (head, parts) = sentence.split_once(": ").unwrap_or((sentence, ""));
+    let parts: Vec<&str> = parts.trim_end_matches('.').split("; ").collect();
+    html! {
+        @match &parts[..] {
+            [_] => p.answer.of-several { (unbroken(sentence)) },
+            several => {
+                p.answer.of-several { (unbroken(head)) ":" }
+                ul.parts { @for part in several { li { (unbroken(part)) } } }
+            }
         }
     }
 }
@@ -79,7 +94,7 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
     html! {
         dl.keys {
             @for found in &variant.findings {
-                (figure(&metric_words(&found.metric), &findings::number(found), &findings::sureness(found)))
+                (figure(&findings::name(&found.metric), &findings::number(found), &findings::sureness(found)))
             }
             @if !variant.findings.is_empty() {
             } @else if one_load {
@@ -207,24 +222,25 @@ fn in_words(run: &Run, extras: &Extras) -> Markup {
 fn found(run: &Run, rows: &[findings::Row], number: usize) -> Markup {
     let first = &run.variants[0];
     let verdicts = |variant: &str| digest::rows(run, variant).iter().map(how).collect::<Vec<_>>();
-    let is_repeated = rows.iter().flat_map(|row| &row.findings).flatten().any(|found| found.values.len() > 1);
     let swept = sweep::figures(run);
+    let figures = match swept.is_empty() {
+        true => bars(run, rows),
+        false => Some(drawn::swept(&swept, &format!("swept-{number}"), &sweep::ticks(run))),
+    };
+    let is_comparable = figures.is_some();
     html! {
-        @if swept.is_empty() {
-            (bars(run, rows))
-        } @else {
-            (drawn::swept(&swept, &format!("swept-{number}"), &sweep::ticks(run)))
-        }
+        @if let Some(figures) = figures { (figures) }
         p.caption {
-            "Medians of the repetitions (n)" @if is_repeated { ", below them minimum and maximum" }
-            ". Change: relative to " (first.name) "."
+            "Medians of the repetitions (n)" @if is_repeated(rows) { ", below them minimum and maximum" }
+            "." @if is_comparable { " Change: relative to " (first.name) "." }
         }
         div.scroll { table {
             thead { tr {
                 th scope="col" { "variant" }
                 @for (at, row) in rows.iter().enumerate() {
-                    th.n scope="col" title=(row.metric) { (metric_words(row.metric)) }
-                    @if at == 0 { @for head in ["n", "change"] { th.n scope="col" { (head) } } }
+                    th.n scope="col" title=(row.metric) { (findings::name(row.metric)) }
+                    @if at == 0 { th.n scope="col" { "n" } }
+                    @if at == 0 && is_comparable { th.n scope="col" { "change" } }
                 }
                 th scope="col" { "limit" }
                 th scope="col" { "verdict" }
@@ -242,35 +258,44 @@ fn found(run: &Run, rows: &[findings::Row], number: usize) -> Markup {
                     }
                     @if at == 0 {
                         td.n { (found.map_or(0, |found| found.values.len())) }
-                        @if index == 0 { td.n {} }
+                        @if !is_comparable {}
+                        @else if index == 0 { td.n {} }
                         @else { (number_cell(&words::change(median_of(row, 0), median_of(row, index)))) }
                     }
                 }
                 td { (words::limit_cell(&variant.limit)) }
-                td { @for verdict in verdicts(&variant.name) { (verdict) } }
+                td.wide { @for verdict in verdicts(&variant.name) { (verdict) } }
             } } }
         } }
     }
 }
 
-/// A bar for each variant.
-fn bars(run: &Run, rows: &[findings::Row]) -> Markup {
-    let main = &rows[0];
-    html! {
-        figure {
-            figcaption { (capitalized(&metric_words(main.metric))) " of each variant: median (bar), minimum \
-                and maximum (whisker) of its repetitions (circles)."
-                @if run.variants.iter().any(|v| findings::ceiling(run, v, main.metric).is_some()) {
-                    " Dashed: what the link can carry." } }
-            (for_screens(|screen| bars::found(run, main, "comparison", screen)))
-        }
-        @for (at, row) in rows.iter().enumerate().take(FIGURES).skip(1) {
-            figure {
-                figcaption { (capitalized(&metric_words(row.metric))) " of each variant." }
-                (for_screens(|screen| bars::found(run, row, &format!("comparison-{at}"), screen)))
-            }
-        }
+/// A bar for each variant, of metrics that all of them know; nothing where the variants answer different
+/// questions.
+fn bars(run: &Run, rows: &[findings::Row]) -> Option<Markup> {
+    let is_common = |row: &&findings::Row| row.findings.iter().all(Option::is_some);
+    let common: Vec<_> = rows.iter().filter(is_common).take(FIGURES).collect();
+    let answers =
+        |metric| run.variants.iter().any(|v| v.findings.first().is_some_and(|f| f.metric == metric));
+    if !common.first().is_some_and(|main| answers(main.metric)) {
+        return None;
     }
+    let has_ceiling = |metric| run.variants.iter().any(|v| findings::ceiling(run, v, metric).is_some());
+    Some(html! {
+        @for (at, row) in common.iter().enumerate() { figure {
+            figcaption {
+                strong { (capitalized(&findings::name(row.metric))) " by variant" }
+                @if at == 0 && is_repeated(rows) { " Bar: median; whisker: minimum to maximum of the \
+                    repetitions (circles)." }
+                @if has_ceiling(row.metric) { " Dashed: what the link can carry." }
+            }
+            (for_screens(|screen| bars::found(run, row, &format!("comparison-{at}"), screen)))
+        } }
+    })
+}
+
+fn is_repeated(rows: &[findings::Row]) -> bool {
+    rows.iter().flat_map(|row| &row.findings).flatten().any(|found| found.values.len() > 1)
 }
 
 fn median_of(row: &findings::Row, index: usize) -> Option<f64> {
@@ -282,9 +307,9 @@ fn capacities(run: &Run) -> Markup {
     let unit = &run.capacity.unit;
     html! {
         figure {
-            figcaption { "Capacity of each variant: median of its repetitions (bar), range (whisker), \
-                          repetitions that differ (circles)."
-                @if run.variants.iter().any(|variant| variant.predicted.is_some()) {
+            figcaption { strong { "Capacity by variant" } "Bar: median of the repetitions; whisker: range; \
+                          circles: repetitions that differ."
+                @if bars::shows_prediction(run) {
                     " Dashed: the load at which the limiting resource is exhausted (predicted)." } }
             (for_screens(|screen| bars::comparison(run, screen)))
         }

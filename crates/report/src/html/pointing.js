@@ -119,13 +119,14 @@
     tip.style.left = `${Math.max(8, left)}px`;
     tip.style.top = `${Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8)}px`;
   };
-  // The corner next to a place; none if the line is far from it.
+  // The corner next to a place; none beyond the ends of the line.
   const nearest = (points, x) => {
-    let best = null;
+    let best = null, least = Infinity, most = -Infinity;
     for (const point of points) {
+      [least, most] = [Math.min(least, point[0]), Math.max(most, point[0])];
       if (!best || Math.abs(point[0] - x) < Math.abs(best[0] - x)) best = point;
     }
-    return best && Math.abs(best[0] - x) < 40 ? best : null;
+    return best && x >= least - 40 && x <= most + 40 ? best : null;
   };
 
   document.addEventListener('pointermove', show);

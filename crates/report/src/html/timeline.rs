@@ -107,15 +107,13 @@ fn drawn(
     let last = panels.last_mut()?;
     last.x_labels = true;
     let height = last.frame.top + last.frame.height + 40.0;
-    let ceiling = |mark: &Mark| matches!(mark, Mark::Rule { class: "ceiling", .. });
-    let ceilings = panels.iter().any(|panel| panel.marks.iter().any(ceiling));
     Some(Figure {
         id: format!("ramp-{index}"),
         width: screen.width(),
         height,
         title: format!("Ramp of {} over time", variant.name),
         description: described(&stack.placed, &variant.capacity.unit),
-        legend: legend(&stack.placed, shows_load, ceilings),
+        legend: legend(&stack.placed, shows_load),
         panels,
     })
 }
@@ -331,7 +329,7 @@ fn described(placed: &[Placed], unit: &str) -> String {
     )
 }
 
-fn legend(placed: &[Placed], shows_load: bool, ceilings: bool) -> Vec<Legend> {
+fn legend(placed: &[Placed], shows_load: bool) -> Vec<Legend> {
     let mut all = Vec::new();
     if shows_load {
         all.push(Legend { class: "fit", shape: None, text: "load".into() });
@@ -347,9 +345,6 @@ fn legend(placed: &[Placed], shows_load: bool, ceilings: bool) -> Vec<Legend> {
     verdict(Verdict::Invalid, "invalid");
     if placed.iter().any(|p| !stall_times_s(p.trial).is_empty()) {
         all.push(Legend { class: "stall", shape: Some(crate::chart::Shape::Triangle), text: "stall".into() });
-    }
-    if ceilings {
-        all.push(Legend { class: "ceiling", shape: None, text: "ceiling".into() });
     }
     all
 }

@@ -92,7 +92,7 @@ fn trials_over_time(run: &Run, variant: &VariantOutcome, figure: &Markup) -> Mar
             figcaption {
                 @match trials.len() {
                     1 => "The trial (n = 1).",
-                    n => { "All " (n) " trials in order; a dotted line stands where the next begins." }
+                    n => { (n) " trials in order; a dotted line stands where the next begins." }
                 }
                 @if is_part { " Shaded: the judged time, which the tables cover." }
             }
