@@ -267,7 +267,7 @@ mod tests {
             class: "fit",
         };
         assert_eq!(place(slope(52.0, 52.0)), (true, false), "below the rule");
-        assert_eq!(place(slope(0.0, 53.0)), (true, false));
+        assert_eq!(place(slope(0.0, 53.0)), (false, true), "it runs through both places at the right end");
         assert_eq!(place(slope(0.0, 20.0)), (true, true));
     }
 

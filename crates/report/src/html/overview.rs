@@ -234,7 +234,7 @@ fn found(run: &Run, rows: &[findings::Row], number: usize) -> Markup {
             "Medians of the repetitions (n)" @if is_repeated(rows) { ", below them minimum and maximum" }
             "." @if is_comparable { " Change: relative to " (first.name) "." }
         }
-        div.scroll { table {
+        div.scroll { table.compact {
             thead { tr {
                 th scope="col" { "variant" }
                 @for (at, row) in rows.iter().enumerate() {
