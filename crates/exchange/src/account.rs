@@ -36,7 +36,7 @@ fn time(ns: Option<u64>) -> String {
     quantity_in_sentence(ns.map(|ns| ns as f64 / 1e9), "s")
 }
 
-/// `96 messages: 92 % answered within 500ms; half within 380 ms, 99 % within 1.3 s`.
+/// `96 messages: 92 % answered within 500 ms; half within 380 ms, 99 % within 1.3 s`.
 fn headline(class: &Class, report: &ClassReport, is_one_of_many: bool) -> Option<String> {
     if report.due() == 0 {
         return None;
@@ -56,6 +56,7 @@ fn headline(class: &Class, report: &ClassReport, is_one_of_many: bool) -> Option
     Some(match (class.target, report.in_time_ratio()) {
         (Some(target), Some(ratio)) => {
             let share = quantity(Some(100.0 * ratio), "%");
+            let target = quantity(Some(target.s()), "s");
             format!("{share} of {all} messages{of} answered within {target}; {within}{errors}")
         }
         _ if report.answered == report.due() => format!("Answered all {all} messages{of}: {within}{errors}"),

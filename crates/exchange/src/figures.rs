@@ -1,5 +1,6 @@
 //! The pictures of a trial: distributions, response times and socket memory over time.
 
+use base::format::count;
 use base::outcome::{Axis, Figure, Layer, Marks, Tone};
 
 use crate::report::{ClassReport, ClientsReport};
@@ -38,10 +39,11 @@ fn distribution(classes: &[Class], report: &ClientsReport) -> Figure {
     });
     Figure {
         title: "Response times".into(),
-        note:
+        note: format!(
             "Share of the due messages whose reply had come within a time; a message that ended in an error \
-               never has one."
-                .into(),
+             never has one. n = {}.",
+            count(report.classes.iter().map(ClassReport::due).sum::<u64>() as f64)
+        ),
         x: Axis::log("response time", "ms"),
         y: Axis::of("messages", "%").between(0.0, 100.0),
         layers: layers.chain(targets).collect(),

@@ -101,8 +101,9 @@ fn missed(
         && 100.0 * ratio < objective.in_time_percent
     {
         missed.push(format!(
-            "{of}{} of {all} messages were answered within {target}, less than {} %",
+            "{of}{} of {all} messages were answered within {}, less than {} %",
             quantity(Some(100.0 * ratio), "%"),
+            quantity(Some(target.s()), "s"),
             number(objective.in_time_percent)
         ));
     }

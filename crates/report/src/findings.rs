@@ -60,6 +60,21 @@ pub fn median(finding: &LoadMetric) -> String {
     }
 }
 
+/// A metric in words: what its name abbreviates is spelt out.
+pub fn name(metric: &str) -> String {
+    match format::metric_words(metric).as_str() {
+        "mb" => "throughput".to_owned(),
+        "ops" => "operations".to_owned(),
+        "op mean" => "mean of an operation".to_owned(),
+        words => words.replace(" per mib", " per MiB"),
+    }
+}
+
+/// The same without what its metric's name says: `8619 /s`.
+pub fn number(finding: &LoadMetric) -> String {
+    separated(&format::metric(&finding.metric, finding.median()))
+}
+
 /// The most that a metric can be in a variant, in the metric's unit: what the link carries, in all directions
 /// or in one, and what the port allows of events.
 pub fn ceiling(run: &Run, variant: &VariantOutcome, metric: &str) -> Option<f64> {

@@ -11,6 +11,7 @@ use base::units::{BitRate, ByteSize, Span};
 use base::verdict::Verdict;
 use serde_json::Value;
 
+use crate::chart::Tick;
 use crate::{findings, words};
 
 /// Different numbers that make a line.
@@ -73,6 +74,15 @@ pub fn figures(run: &Run) -> Vec<Figure> {
     units.iter().filter_map(|metrics| figure(run, &sweep, metrics)?.kept()).collect()
 }
 
+/// The numbers in which the variants differ, as the plan has them: `64KiB`.
+pub fn ticks(run: &Run) -> Vec<Tick> {
+    let Some(sweep) = sweep(run) else { return Vec::new() };
+    let mut all: Vec<&Point> = sweep.groups.values().flatten().collect();
+    all.sort_by(|one, other| one.number.total_cmp(&other.number));
+    all.dedup_by(|one, other| one.number == other.number);
+    all.into_iter().map(|point| Tick { at: point.number, label: point.spelt.clone() }).collect()
+}
+
 /// What the groups reach at the greatest number and at the least, as sentences, the best first; nothing if
 /// there is no such number, or no metric that all variants know.
 pub fn sentences(run: &Run) -> Vec<String> {
@@ -84,13 +94,12 @@ pub fn sentences(run: &Run) -> Vec<String> {
     let is_common = |point: &&Point| {
         sweep.groups.values().all(|group| group.iter().any(|one| one.number == point.number))
     };
-    let Some(all) = sweep.groups.values().next() else { return Vec::new() };
-    let common: Vec<&Point> = all.iter().filter(is_common).collect();
+    let common: Vec<&Point> = sweep.groups.values().next().into_iter().flatten().filter(is_common).collect();
     let ends = [common.last(), common.first().filter(|_| common.len() > 1)];
     ends.into_iter().flatten().map(|point| at(run, &sweep, row.metric, point)).collect()
 }
 
-/// `Goodput at size 1MiB: bulk 956 Mbit/s, limited by network; push 610 Mbit/s (64 % of that).`
+/// `Goodput at size 1MiB: bulk: 956 Mbit/s, limited by network; push: 610 Mbit/s (64 % of that).`
 fn at(run: &Run, sweep: &Sweep, metric: &str, at: &Point) -> String {
     let found = |(group, points): (&String, &Vec<Point>)| {
         let point = points.iter().find(|point| point.number == at.number)?;
@@ -105,7 +114,7 @@ fn at(run: &Run, sweep: &Sweep, metric: &str, at: &Point) -> String {
         let share =
             (place > 0 && most > 0.0).then(|| format!(" ({} % of that)", number(100.0 * value / most)));
         let (share, limit) = (share.unwrap_or_default(), limited(variant));
-        let group = if group.is_empty() { group } else { group + " " };
+        let group = if group.is_empty() { group } else { group + ": " };
         format!("{group}{text}{share}{limit}")
     };
     let parts: Vec<String> = found.into_iter().enumerate().map(part).collect();
@@ -150,6 +159,10 @@ fn figure(run: &Run, sweep: &Sweep, metrics: &[&str]) -> Option<Figure> {
             layers.push(Layer::new(&name, tone, Marks::Line { at: medians(&points) }));
         }
     }
+    // That nothing happened in any variant is said by the table.
+    if layers.iter().flat_map(|layer| tops(&layer.marks)).all(|top| top == 0.0) {
+        return None;
+    }
     let has_band = layers.iter().any(|layer| matches!(layer.marks, Marks::Band { .. }));
     let mut note = "Each point is a trial of a variant, the line joins the medians".to_owned();
     note += if has_band { ", the band spans the trials." } else { "." };
@@ -166,10 +179,8 @@ fn figure(run: &Run, sweep: &Sweep, metrics: &[&str]) -> Option<Figure> {
     }
     let numbers = || sweep.groups.values().flatten().map(|point| point.number);
     let (least, most) = (numbers().fold(f64::INFINITY, f64::min), numbers().fold(0.0, f64::max));
-    let x = match least > 0.0 && most / least >= WIDE_RATIO {
-        true => Axis::log(&sweep.name, sweep.unit),
-        false => Axis::of(&sweep.name, sweep.unit),
-    };
+    let is_wide = least > 0.0 && most / least >= WIDE_RATIO;
+    let x = Axis { is_log: is_wide, ..Axis::of(&sweep.name, sweep.unit) };
     let quantity = match (metrics.len(), unit) {
         (1, _) => metric_words(&metrics[0]),
         (_, "bit/s") => "rate".into(),
@@ -232,11 +243,9 @@ fn ceiling(run: &Run, metric: &str) -> Option<f64> {
 }
 
 /// The heights of points.
-fn tops(marks: &Marks) -> Vec<f64> {
-    match marks {
-        Marks::Points { at } => at.iter().map(|point| point[1]).collect(),
-        _ => Vec::new(),
-    }
+fn tops(marks: &Marks) -> impl Iterator<Item = f64> {
+    let at = if let Marks::Points { at } = marks { &at[..] } else { &[] };
+    at.iter().map(|point| point[1])
 }
 
 /// The medians of points, which are in the order of their numbers.

@@ -6,8 +6,8 @@ use jiff::tz::TimeZone;
 
 /// The text with no line break between a number and its unit (no-break space, U+00A0).
 pub fn unbroken(text: &str) -> String {
-    const UNITS: [&str; 12] =
-        ["%", "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "B", "kB", "MB", "GB", "s", "ms", "min"];
+    const UNITS: [&str; 14] =
+        ["%", "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "B", "kB", "MB", "GB", "s", "ms", "µs", "ns", "min"];
     let mut kept = String::with_capacity(text.len());
     for (i, word) in text.split(' ').enumerate() {
         if i > 0 {
@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn number_and_unit_are_not_broken_apart() {
         assert_eq!(
-            unbroken("5 streams of 25 Mbit/s; 43 % (2 s)"),
-            "5 streams of 25\u{a0}Mbit/s; 43\u{a0}% (2\u{a0}s)"
+            unbroken("5 streams of 25 Mbit/s; 43 % (2 s, 4 µs)"),
+            "5 streams of 25\u{a0}Mbit/s; 43\u{a0}% (2\u{a0}s, 4\u{a0}µs)"
         );
     }
 

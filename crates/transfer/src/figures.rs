@@ -1,5 +1,6 @@
 //! The figures of requests: the histogram of their response times, and percentiles over time.
 
+use base::format::count;
 use base::outcome::{Axis, Figure, Layer, Marks, Tone};
 use workload::histogram;
 
@@ -21,7 +22,10 @@ fn distribution(responses: &Responses, idle: Option<&Responses>) -> Figure {
     let idle = idle.and_then(|idle| histogram::layers("idle", Tone::Third, &idle.times, NS_PER_MS));
     Figure {
         title: "Histogram of response times".into(),
-        note: "Share of the responses in each of ten bins per decade.".into(),
+        note: format!(
+            "Share of the responses in each of ten bins per decade. n = {}.",
+            count(responses.answered as f64)
+        ),
         x: Axis::log("response time", "ms"),
         y: Axis::of("responses", "%"),
         layers: idle.into_iter().chain(loaded).flatten().collect(),

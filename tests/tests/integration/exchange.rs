@@ -13,7 +13,7 @@ fn plain_command_measures_one_class_and_answers_briefly() {
     // A path that is broken could not be copied.
     let fits = |line: &&str| line.chars().count() <= 80 || line.starts_with("Report");
     assert!(lines.len() <= 15 && lines.iter().all(fits), "{}", brief.stdout);
-    assert!(brief.stdout.contains("40 messages answered within 30s"), "{}", brief.stdout);
+    assert!(brief.stdout.contains("40 messages answered within 30 s"), "{}", brief.stdout);
     let document = world.measure(&[&words[..], &["--json", "-q"]].concat(), PATIENCE).code(0).json();
     let trial = &document["trials"][0];
     assert_eq!((metric(trial, "answered"), metric(trial, "in_time_ratio")), (40.0, 1.0), "{trial}");

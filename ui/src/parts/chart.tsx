@@ -28,6 +28,10 @@ const HEIGHT = 170;
 const SYNC = 'live';
 /** Steps between the labels of the time axis, in s. */
 const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400];
+/** Steps between the labels of counts. */
+const COUNT_STEPS = Array.from({ length: 10 }, (_, power) =>
+  [1, 2, 5].map((digit) => digit * 10 ** power),
+).flat();
 
 export function Chart(props: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
@@ -115,7 +119,12 @@ function optionsOf(
     scales: { x: { time: false }, y: { range: rangeOf(unit) } },
     axes: [
       { ...axis, size: 28, incrs: TIME_STEPS, values: (_plot, ticks) => ticks.map(clock) },
-      { ...axis, size: 62, values: (_plot, ticks) => tickWords(ticks, unit) },
+      {
+        ...axis,
+        size: 62,
+        values: (_plot, ticks) => tickWords(ticks, unit),
+        ...(isCount(unit) ? { incrs: COUNT_STEPS } : {}),
+      },
     ],
     series: [
       {},
@@ -126,6 +135,11 @@ function optionsOf(
       })),
     ],
   };
+}
+
+/** Whether values are numbers of things, such as streams: there is no half of one. */
+function isCount(unit: string): boolean {
+  return !/[/%]|^(B|s|ms|us|)$/.test(unit);
 }
 
 /** From zero, so that heights can be compared. */

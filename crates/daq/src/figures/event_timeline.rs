@@ -36,7 +36,7 @@ fn waterfall(picture: &EventPicture, is_worst: bool) -> Option<Figure> {
     Some(Figure {
         title: format!("Event {}, {how}: {}", picture.event, quantity(Some(took_ms / 1e3), "s")),
         note: format!(
-            "Each line is one of {came} fragments, from its send time to its arrival, in ms after the \
+            "Each line is one of {came} fragments, from its send time to its arrival, after the \
              trigger was due."
         ),
         x: Axis::of("time after the trigger", "ms"),

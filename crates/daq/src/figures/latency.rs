@@ -1,5 +1,6 @@
 //! How long events and fragments took.
 
+use base::format::count;
 use base::histogram::Histogram;
 use base::outcome::{Axis, Figure, Layer, Marks, Tone};
 use workload::histogram;
@@ -115,10 +116,11 @@ pub(super) fn skew_histogram(builders: &[&BuilderReport]) -> Option<Figure> {
     }
     Some(Figure {
         title: "Histogram of the differences of send times".into(),
-        note:
+        note: format!(
             "Share of the events in each of ten bins per decade: time from the first send time of an event \
-               to the last."
-                .into(),
+             to the last. n = {}.",
+            count(all.count() as f64)
+        ),
         x: Axis::log("difference of send times", "us"),
         y: Axis::of("events", "%"),
         layers,

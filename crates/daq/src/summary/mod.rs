@@ -55,7 +55,11 @@ fn headline(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
         }
     };
     let p99 = reports.merged(|builder| &builder.completion).percentile_ns(99.0);
-    let of = if events.incomplete == 0 { "them" } else { "the complete ones" };
+    let of = match (events.incomplete, events.vetoed) {
+        (0, 0) => "them",
+        (0, _) => "the events",
+        _ => "the complete ones",
+    };
     let within = p99.map(|p99| format!(", 99 % of {of} within {}", quantity(Some(p99 as f64 / 1e9), "s")));
     let share = reports.ideal_events_per_s(settings).map(|ideal| 100.0 * built / ideal);
     // The 10 Gbit/s of a veth pair are nominal: a share above 100 % means nothing.

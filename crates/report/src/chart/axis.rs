@@ -4,6 +4,9 @@ use super::scale::{Linear, px, ticks};
 use crate::text::separated;
 use base::format::{Scale, number};
 
+/// A last tick beyond this multiple of the greatest value leaves too much of a panel empty.
+const FAR_ABOVE: f64 = 1.3;
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
     /// Where, in the axis's values.
@@ -24,17 +27,13 @@ pub struct Axis {
     pub reading: Option<Reading>,
 }
 
-/// From a place on an axis to a number in the unit of its title.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// From a place on an axis to a number with its unit.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
-    /// How many of the axis's values make one of that unit.
-    pub factor: f64,
+    /// The unit of the axis's values, without a prefix; may be empty.
+    pub unit: String,
     /// Whether places are logarithms to base 10 of the values.
     pub is_log: bool,
-}
-
-impl Reading {
-    pub const PLAIN: Self = Self { factor: 1.0, is_log: false };
 }
 
 impl Axis {
@@ -47,7 +46,7 @@ impl Axis {
             title,
             at.into_iter().map(|v| Tick { at: v * scale.factor, label: separated(&number(v)) }).collect(),
         );
-        Self { reading: Some(Reading { factor: scale.factor, is_log: false }), ..axis }
+        Self { reading: Some(Reading { unit: unit.to_owned(), is_log: false }), ..axis }
     }
 
     /// An axis of whole numbers from `low` to `high`, both within, at most about `count` of them labelled.
@@ -73,14 +72,34 @@ impl Axis {
         }
     }
 
-    /// What the page's script needs to read it: its two ends in pixels and in values, how many values
-    /// make one of its unit, and 1 if the values are logarithms. Without a reading, only the pixels.
+    /// An axis that ends at the greatest value, `high`, where its last tick is far above it.
+    #[must_use]
+    pub fn cut(mut self, high: f64) -> Self {
+        let [low, last] = self.domain;
+        let end = low + (high - low) * 1.06;
+        if high > low && last > low + (high - low) * FAR_ABOVE && self.ticks.len() > 2 {
+            self.ticks.retain(|tick| tick.at <= end);
+            self.domain[1] = end;
+        }
+        self
+    }
+
+    /// The axis with some room above the greatest value, so that neither a point nor a label is at its end.
+    #[must_use]
+    pub fn with_room_above(mut self, high: f64) -> Self {
+        let [low, end] = self.domain;
+        self.domain[1] = end.max(high + (high - low) * 0.12);
+        self
+    }
+
+    /// What the page's script needs to read it: its two ends in pixels and in values, 1 if the values are
+    /// logarithms, and the unit. Without a reading, only the pixels.
     pub(super) fn read(&self, line: &Linear) -> String {
         let [from, to] = line.range.map(px);
-        match self.reading {
-            Some(Reading { factor, is_log }) => {
+        match &self.reading {
+            Some(Reading { unit, is_log }) => {
                 let [low, high] = line.domain;
-                format!("{from} {to} {low} {high} {factor} {}", u8::from(is_log))
+                format!("{from} {to} {low} {high} {} {unit}", u8::from(*is_log))
             }
             None => format!("{from} {to}"),
         }
@@ -90,7 +109,7 @@ impl Axis {
     fn through(title: String, ticks: Vec<Tick>) -> Self {
         let ends = [ticks.first(), ticks.last()].map(|tick| tick.map(|tick| tick.at));
         let domain = [ends[0].unwrap_or(0.0), ends[1].unwrap_or(1.0)];
-        Self { title, domain, ticks, grid: true, reading: Some(Reading::PLAIN) }
+        Self { title, domain, ticks, grid: true, reading: Some(Reading::default()) }
     }
 }
 
@@ -104,6 +123,16 @@ mod tests {
         let labels: Vec<_> = axis.ticks.iter().map(|tick| tick.label.as_str()).collect();
         assert_eq!((axis.title.as_str(), labels), ("network (Mbit/s)", vec!["0", "50", "100", "150"]));
         assert_eq!(axis.domain, [0.0, 150e6]);
+    }
+
+    #[test]
+    fn axis_is_cut_where_its_last_tick_is_far_above_the_values() {
+        let of = |high| {
+            let axis = Axis::amount("CPU", "%", 0.0, high, 2).cut(high);
+            (axis.domain[1].round(), axis.ticks.len())
+        };
+        assert_eq!([201.0, 190.0].map(of), [(213.0, 2), (200.0, 3)]);
+        assert_eq!(Axis::amount("CPU", "%", 0.0, 0.0, 2).cut(0.0).domain[1], 1.0);
     }
 
     #[test]

@@ -9,6 +9,16 @@ use super::labels;
 use super::mark::{Mark, Plane, Shape};
 use super::scale::{Linear, px};
 
+/// Free space at the right of a panel, at least.
+const MARGIN_PX: f64 = 12.0;
+/// The widest that a figure of a tick is.
+const DIGIT_PX: f64 = 7.7;
+
+/// The width of a label of a tick, at most.
+pub fn wide(label: &str) -> f64 {
+    label.chars().count() as f64 * DIGIT_PX
+}
+
 /// Where a panel's plot area lies within the figure, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Frame {
@@ -58,19 +68,30 @@ pub struct Figure {
 impl Figure {
     /// The figure as an SVG element and its legend.
     pub fn svg(&self) -> Markup {
+        html! { (self.picture()) (self.legend()) }
+    }
+
+    /// The SVG element without the legend.
+    pub(super) fn picture(&self) -> Markup {
         let (title, description) = (format!("{}-t", self.id), format!("{}-d", self.id));
         html! {
             div.plot {
                 svg viewBox=(format!("0 0 {} {}", px(self.width), px(self.height))) role="img"
                     aria-labelledby=(format!("{title} {description}"))
-                    style=(format!("max-width:{}px;min-width:{}px", px(self.width),
-                        px(if self.width > 560.0 { 560.0 } else { 300.0 }))) {
+                    style=(format!("max-width:{}px", px(self.width))) {
                     title id=(title) { (self.title) }
                     desc id=(description) { (self.description) }
                     @for panel in &self.panels { (panel.svg()) }
                 }
             }
-            @if !self.legend.is_empty() { (legend(&self.legend)) }
+        }
+    }
+
+    pub(super) fn legend(&self) -> Markup {
+        if self.legend.is_empty() {
+            html! {}
+        } else {
+            legend(&self.legend)
         }
     }
 }
@@ -163,7 +184,9 @@ impl Panel {
                 @for tick in &self.x.ticks {
                     @let x = plane.x.at(tick.at);
                     path.base d=(format!("M{} {}v4", px(x), px(bottom))) {}
-                    text.tick x=(px(x)) y=(px(bottom + 16.0)) text-anchor="middle" { (tick.label) }
+                    // A label at the right end stays within the figure.
+                    @let middle = x.min(left + width + MARGIN_PX - wide(&tick.label) / 2.0);
+                    text.tick x=(px(middle)) y=(px(bottom + 16.0)) text-anchor="middle" { (tick.label) }
                 }
                 @if !self.x.title.is_empty() {
                     text.axis x=(px(left + width)) y=(px(bottom + 32.0)) text-anchor="end" { (self.x.title) }

@@ -13,6 +13,8 @@ const BELOW_PX: f64 = 3.0;
 /// Between a label and the line that it is of, or the one above it.
 const APART_PX: f64 = 4.0;
 const LINE_PX: f64 = 14.0;
+/// Half the size of a point.
+const POINT_PX: f64 = 5.0;
 /// Lines of labels that are tried within a panel.
 const ROWS: u32 = 5;
 
@@ -75,7 +77,9 @@ fn width(label: &str) -> f64 {
 /// base line at this height.
 pub(super) fn placed(marks: &[Mark], plane: &Plane, title: (&str, f64)) -> Vec<Markup> {
     let left = plane.x.range[0];
-    let mut taken = vec![Place { x: left, y: title.1, anchor: Anchor::Start }.room(title.0)];
+    let Room { x: [from, to], y } = Place { x: left, y: title.1, anchor: Anchor::Start }.room(title.0);
+    // It is written in bold.
+    let mut taken = vec![Room { x: [from, from + (to - from) * 1.2], y }];
     taken.extend(marks.iter().filter_map(|mark| text_room(mark, plane)));
     let mut found = vec![html! {}; marks.len()];
     // What stands above the panel has least choice.
@@ -90,18 +94,14 @@ pub(super) fn placed(marks: &[Mark], plane: &Plane, title: (&str, f64)) -> Vec<M
         if label.is_empty() {
             continue;
         }
-        let lines: Vec<Room> = marks
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != at)
-            .filter_map(|(_, mark)| line_room(mark, plane))
-            .collect();
-        let meets = |place: &Place, rooms: &[Room]| {
-            let room = place.room(label);
-            rooms.iter().filter(|taken| taken.meets(&room)).count()
-        };
+        let labels = |room: &Room| taken.iter().filter(|taken| taken.meets(room)).count();
+        let others = || marks.iter().enumerate().filter(|(other, _)| *other != at);
+        let drawn = |room: &Room| others().filter(|(_, mark)| runs_through(mark, room, plane)).count();
         // A label across a line can be read, one across another cannot.
-        let worst = |place: &Place| (meets(place, &taken), meets(place, &lines));
+        let worst = |place: &Place| {
+            let room = place.room(label);
+            (labels(&room), drawn(&room))
+        };
         let Some(best) = places.into_iter().min_by_key(|place| worst(place)) else { continue };
         taken.push(best.room(label));
         found[at] = best.svg(label);
@@ -115,15 +115,42 @@ fn text_room(mark: &Mark, plane: &Plane) -> Option<Room> {
     Some(Place { x, y, anchor: Anchor::Start }.room(text))
 }
 
-/// The room of a straight line across or down the panel.
-fn line_room(mark: &Mark, plane: &Plane) -> Option<Room> {
+/// Whether a line or a point would be drawn within the room.
+fn runs_through(mark: &Mark, room: &Room, plane: &Plane) -> bool {
     let ([left, right], [bottom, top]) = (plane.x.range, plane.y.range);
-    let thin = |at: f64| [at - 1.0, at + 1.0];
+    let around = |at: f64, px: f64| [at - px, at + px];
+    let point = |&(x, y): &(f64, f64), px| {
+        Room { x: around(plane.x.at(x), px), y: around(plane.y.at(y), px) }.meets(room)
+    };
     match mark {
-        Mark::Rule { y, .. } => Some(Room { x: [left, right], y: thin(plane.y.at(*y)) }),
-        Mark::Drop { x, .. } => Some(Room { x: thin(plane.x.at(*x)), y: [top, bottom] }),
-        _ => None,
+        Mark::Rule { y, .. } => Room { x: [left, right], y: around(plane.y.at(*y), 1.0) }.meets(room),
+        Mark::Drop { x, .. } => Room { x: around(plane.x.at(*x), 1.0), y: [top, bottom] }.meets(room),
+        Mark::Point { at, .. } => point(at, POINT_PX),
+        Mark::Dots { at, .. } => at.iter().any(|at| point(at, 2.0)),
+        Mark::Line { points, .. } => segments(points, plane).any(|[from, to]| crosses(from, to, room)),
+        Mark::Step { points, .. } => segments(points, plane).any(|[from, to]| {
+            let corner = (to.0, from.1);
+            crosses(from, corner, room) || crosses(corner, to, room)
+        }),
+        _ => false,
     }
+}
+
+/// The parts of a line from point to point, in pixels.
+fn segments(points: &[(f64, Option<f64>)], plane: &Plane) -> impl Iterator<Item = [(f64, f64); 2]> {
+    let place = |(x, y): (f64, Option<f64>)| Some((plane.x.at(x), plane.y.at(y?)));
+    points.windows(2).filter_map(move |pair| Some([place(pair[0])?, place(pair[1])?]))
+}
+
+fn crosses(from: (f64, f64), to: (f64, f64), room: &Room) -> bool {
+    let ((x0, y0), (x1, y1)) = if from.0 <= to.0 { (from, to) } else { (to, from) };
+    let within = [x0.max(room.x[0]), x1.min(room.x[1])];
+    if within[0] > within[1] {
+        return false;
+    }
+    let height = |x: f64| if x1 > x0 { y0 + (y1 - y0) * (x - x0) / (x1 - x0) } else { y0 };
+    let [one, other] = if x1 > x0 { within.map(height) } else { [y0, y1] };
+    one.min(other) < room.y[1] && one.max(other) > room.y[0]
 }
 
 /// Over the line's upper end, or beside it within the panel, the best first.
@@ -161,6 +188,7 @@ fn within(x: f64, label: &str, [left, right]: [f64; 2]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::mark::Shape;
     use super::super::scale::Linear;
     use super::*;
 
@@ -222,6 +250,25 @@ mod tests {
             heights[1] != heights[2] || found[1].contains("start") != found[2].contains("start"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn label_of_a_rule_avoids_points_and_lines() {
+        let at_the_end =
+            |x: f64| Mark::Point { at: (x, 50.0), shape: Shape::Circle, class: "pass", label: String::new() };
+        let place = |other: Mark| {
+            let found = texts(&[rule(50.0, "capacity 50"), other]);
+            (number(&found[0], "x") > 200.0, number(&found[0], "y") < 100.0)
+        };
+        assert_eq!(place(at_the_end(1.0)), (true, true));
+        assert_eq!(place(at_the_end(97.0)), (false, true), "to the left end");
+        let slope = |from: f64, to: f64| Mark::Line {
+            points: vec![(0.0, Some(from)), (100.0, Some(to))],
+            class: "fit",
+        };
+        assert_eq!(place(slope(52.0, 52.0)), (true, false), "below the rule");
+        assert_eq!(place(slope(0.0, 53.0)), (false, true), "it runs through both places at the right end");
+        assert_eq!(place(slope(0.0, 20.0)), (true, true));
     }
 
     #[test]

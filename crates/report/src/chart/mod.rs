@@ -10,10 +10,12 @@ mod figure;
 mod labels;
 mod mark;
 mod scale;
+mod screen;
 mod series;
 
 pub use axis::{Axis, Reading, Tick};
-pub use figure::{Figure, Frame, Legend, Panel, legend};
+pub use figure::{Figure, Frame, Legend, Panel, legend, wide};
 pub use mark::{Mark, Shape};
 pub use scale::{Linear, ticks};
+pub use screen::{Screen, for_screens, on_screens};
 pub use series::thinned;

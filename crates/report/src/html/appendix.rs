@@ -74,10 +74,10 @@ pub(super) fn trials(run: &Run, first: usize) -> Markup {
         (heading("trials", first, "All trials and settings"))
         details {
             summary { (plural(run.trials.len() as u64, "trial")) }
+            @if run.trials.len() > TRIALS_MAX {
+                p.caption { "The first " (TRIALS_MAX) "; the CSV export has all of them." }
+            }
             div.scroll { table {
-                @if run.trials.len() > TRIALS_MAX {
-                    caption { "The first " (TRIALS_MAX) "; the CSV export has all of them." }
-                }
                 thead { tr {
                     @for head in ["trial", "repetition"] { th.n scope="col" { (head) } }
                     th scope="col" { "variant" }

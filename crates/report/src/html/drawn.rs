@@ -1,182 +1,136 @@
 //! Figures that a workload gave as data, drawn.
 
+mod units;
+mod way;
+
 use std::borrow::Cow;
 
-use base::outcome::{Axis as Quantity, Figure as Data, Layer, Marks, Tone};
+use base::outcome::{Figure as Data, Layer, Marks, Tone};
 use maud::{Markup, html};
 
-use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Reading, Shape, Tick, ticks};
-use crate::text::{plain, separated, unbroken};
+use crate::chart::{Axis, Figure, Frame, Legend, Mark, Panel, Shape, Tick, wide};
+use crate::text::{plain, unbroken};
 use crate::timeline;
-use base::format::{Scale, capitalized, number, quantity};
+use base::format::{capitalized, quantity};
+use way::Way;
 
 /// Colours of cells from the least to the greatest value.
 const HEAT: [&str; 7] = ["heat1", "heat2", "heat3", "heat4", "heat5", "heat6", "heat7"];
 /// From this ratio of greatest to least, colours part ratios evenly instead of differences.
 const WIDE_RATIO: f64 = 20.0;
-/// Decades that a logarithmic axis has at most: what is less is drawn at its beginning.
-const DECADES_MAX: f64 = 12.0;
+/// More lines than this could not be told apart by their colours.
+const LINES_MAX: usize = 6;
+/// Space for the labels of a vertical axis, at least.
+const LEFT_PX: f64 = 52.0;
+const WIDTH_PX: f64 = 460.0;
 
-/// All of them, two beside each other where there is room; `id` is theirs alone within the page. Below them,
-/// those that are timelines.
+/// All but timelines, two beside each other where there is room; `id` is theirs alone within the page.
 pub(super) fn all(figures: &[Data], id: &str) -> Markup {
-    let (mut charts, mut timelines) = (Vec::new(), Vec::new());
-    for (at, figure) in figures.iter().enumerate() {
-        match timeline::of_figure(figure) {
-            Some(timeline) => timelines.push((figure, timeline)),
-            None => charts.push((figure, drawn(figure, &format!("{id}-{at}")).svg())),
-        }
-    }
-    let each = |(figure, drawn): &(&Data, Markup)| {
-        html! { figure {
-            figcaption {
-                strong { (capitalized(&plain(&figure.title))) } " " (unbroken(&plain(&figure.note)))
-            }
-            (drawn)
-        } }
-    };
+    swept(figures, id, &[])
+}
+
+/// The same, with these ticks on the horizontal axis.
+pub(super) fn swept(figures: &[Data], id: &str, ticks: &[Tick]) -> Markup {
+    let is_chart = |(_, figure): &(usize, &Data)| timeline::of_figure(figure, true).is_none();
+    let charts: Vec<_> = figures.iter().enumerate().filter(is_chart).collect();
     html! {
-        @if !charts.is_empty() { div.pair { @for chart in &charts { (each(chart)) } } }
-        @for timeline in &timelines { (each(timeline)) }
+        @if !charts.is_empty() { div.pair { @for (place, (at, figure)) in charts.iter().enumerate() {
+            // What is the same of all stands at the first.
+            @let is_known = place > 0 && charts[place - 1].1.note == figure.note;
+            (captioned(figure, !is_known, &drawn(figure, &format!("{id}-{at}"), ticks).svg()))
+        } } }
     }
 }
 
-fn drawn(data: &Data, id: &str) -> Figure {
-    let (x, y) = (Way::new(&data.x, data, 0), Way::new(&data.y, data, 1));
+/// Those that are timelines, one below the other; how to use them stands at the first.
+pub(super) fn timelines(figures: &[Data]) -> Option<Markup> {
+    let is_timeline = |figure: &&Data| timeline::of_figure(figure, true).is_some();
+    let all: Vec<&Data> = figures.iter().filter(is_timeline).collect();
+    let drawn =
+        |(at, figure): (usize, &&Data)| Some(captioned(figure, true, &timeline::of_figure(figure, at == 0)?));
+    (!all.is_empty()).then(|| html! { @for one in all.iter().enumerate().filter_map(drawn) { (one) } })
+}
+
+fn captioned(figure: &Data, has_note: bool, drawn: &Markup) -> Markup {
+    html! { figure {
+        figcaption {
+            strong { (capitalized(&plain(&figure.title))) }
+            @if has_note { " " (unbroken(&plain(&figure.note))) }
+        }
+        (drawn)
+    } }
+}
+
+fn drawn(data: &Data, id: &str, ticks: &[Tick]) -> Figure {
+    let data = units::in_base_units(data);
+    let (x, y) = (Way::new(&data.x, &data, 0), Way::new(&data.y, &data, 1));
     let place = |at: [f64; 2]| Some((x.at(at[0])?, y.at(at[1])?));
-    let mut marks: Vec<Mark> = data.layers.iter().flat_map(|layer| marks(layer, &x, &y, &place)).collect();
+    let are_many = data.layers.iter().filter(|layer| is_named_line(layer)).count() > LINES_MAX;
+    let mut marks: Vec<Mark> =
+        data.layers.iter().flat_map(|layer| marks(layer, &x, &y, &place, are_many)).collect();
     // A label at the top of the panel must not be drawn over.
     marks.sort_by_key(|mark| matches!(mark, Mark::Rule { .. } | Mark::Drop { .. }));
+    let (mut across, upward) = (x.axis(6, false), y.axis(4, true));
+    let widest = upward.ticks.iter().map(|tick| wide(&tick.label)).fold(0.0, f64::max);
+    let left = LEFT_PX.max(widest + 12.0);
+    let width = WIDTH_PX - 12.0 - left;
+    if !ticks.is_empty() {
+        across.ticks = apart(ticks.iter().filter_map(|tick| Some((x.at(tick.at)?, tick))), &across, width);
+    }
+    let is_labelled = marks.iter().any(|mark| matches!(mark, Mark::Drop { label, .. } if !label.is_empty()));
+    let top = if is_labelled { 44.0 } else { 26.0 };
     Figure {
         id: id.to_owned(),
-        width: 460.0,
-        height: 282.0,
+        width: WIDTH_PX,
+        height: top + 190.0 + 40.0,
         title: plain(&data.title),
         description: plain(&data.note),
         panels: vec![Panel {
-            frame: Frame { left: 52.0, top: 48.0, width: 396.0, height: 190.0 },
-            x: x.axis(6, false),
-            y: y.axis(4, true),
+            frame: Frame { left, top, width, height: 190.0 },
+            x: across,
+            y: upward,
             x_labels: true,
             backdrop: Vec::new(),
             marks,
         }],
-        legend: data.layers.iter().flat_map(legend).collect(),
+        legend: if are_many {
+            legend_of_many(&data.layers)
+        } else {
+            data.layers.iter().flat_map(legend).collect()
+        },
     }
 }
 
-/// One direction of a figure: what is logarithmic is drawn by its logarithm.
-struct Way<'a> {
-    quantity: &'a Quantity,
-    low: f64,
-    high: f64,
-    is_given: bool,
-}
-
-impl<'a> Way<'a> {
-    fn new(quantity: &'a Quantity, data: &Data, direction: usize) -> Self {
-        let apt = |value: &f64| value.is_finite() && (!quantity.is_log || *value > 0.0);
-        let values = || data.layers.iter().flat_map(|layer| extent(&layer.marks, direction)).filter(apt);
-        let given = |end: Option<f64>| end.filter(|end| apt(end));
-        let most = given(quantity.to).or_else(|| values().max_by(f64::total_cmp)).unwrap_or(1.0);
-        let least = given(quantity.from).or_else(|| {
-            let least = values().min_by(f64::total_cmp);
-            if quantity.is_log { least } else { Some(least.unwrap_or(0.0).min(0.0)) }
-        });
-        let mut way = Self { quantity, low: 0.0, high: 1.0, is_given: quantity.to.is_some() };
-        let (low, high) = (way.at(least.unwrap_or(most)), way.at(most));
-        if let (Some(low), Some(high)) = (low, high) {
-            let low = if quantity.is_log { low.max(high - DECADES_MAX) } else { low };
-            (way.low, way.high) = if low < high { (low, high) } else { (low.min(high), low.min(high) + 1.0) };
+/// The ticks, each with its place on an axis of this width, whose labels do not meet that of the one before.
+fn apart<'a>(ticks: impl Iterator<Item = (f64, &'a Tick)>, axis: &Axis, width: f64) -> Vec<Tick> {
+    let [low, high] = axis.domain;
+    let mut end = f64::NEG_INFINITY;
+    let has_room = |(at, tick): &(f64, &Tick)| {
+        let (middle, half) = ((at - low) / (high - low) * width, wide(&tick.label) / 2.0);
+        let is_free = middle - half > end;
+        if is_free {
+            end = middle + half + 4.0;
         }
-        way
-    }
-
-    /// Where a value lies; a logarithmic way has no place for zero.
-    fn at(&self, value: f64) -> Option<f64> {
-        match self.quantity.is_log {
-            true => (value > 0.0).then(|| value.log10()),
-            false => Some(value),
-        }
-        .filter(|value| value.is_finite())
-    }
-
-    /// Its axis with about `count` ticks, `rounded` to end at a tick unless its end is given.
-    fn axis(&self, count: usize, rounded: bool) -> Axis {
-        let Self { quantity, low, high, .. } = *self;
-        let (name, unit) = (capitalized(&plain(&quantity.quantity)), plain(&quantity.unit));
-        if quantity.is_log {
-            return self.log_axis(&name, &unit, count);
-        }
-        let mut axis = Axis::amount(&name, &unit, low, high, count);
-        if !rounded || self.is_given || low > 0.0 {
-            if low > 0.0 {
-                let scale = Scale::for_largest(&unit, high);
-                let at = ticks(low / scale.factor, high / scale.factor, count);
-                let tick = |v: f64| Tick { at: v * scale.factor, label: separated(&number(v)) };
-                axis.ticks = at.into_iter().map(tick).collect();
-            }
-            axis.ticks.retain(|tick| (low..=high).contains(&tick.at));
-            axis.domain = [low, high];
-        }
-        axis.grid = rounded;
-        axis
-    }
-
-    /// Ticks at powers of ten, and between them where there are few.
-    fn log_axis(&self, name: &str, unit: &str, count: usize) -> Axis {
-        let Self { low, high, .. } = *self;
-        let scale = Scale::for_largest(unit, 10f64.powf(high));
-        let (first, last) = (low.floor() as i32, high.ceil() as i32);
-        let decades = usize::try_from(last - first).unwrap_or(1).max(1);
-        let between: &[f64] = if high - low < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-        let at = (first..=last)
-            .step_by(decades.div_ceil(count.max(1)))
-            .flat_map(|power| between.iter().map(move |digit| digit * 10f64.powi(power)));
-        let tick = |value: f64| Tick { at: value.log10(), label: small(value / scale.factor) };
-        let within = |tick: &Tick| (low - 1e-9..=high + 1e-9).contains(&tick.at);
-        let title = if scale.unit.is_empty() { name.to_owned() } else { format!("{name} ({})", scale.unit) };
-        Axis {
-            title,
-            domain: [low, high],
-            ticks: at.map(tick).filter(within).collect(),
-            grid: true,
-            reading: Some(Reading { factor: scale.factor, is_log: true }),
-        }
-    }
-}
-
-/// A number on a logarithmic axis, which may be far less than any that stands in a table.
-fn small(value: f64) -> String {
-    if value >= 0.001 { separated(&number(value)) } else { format!("{value:e}") }
-}
-
-/// All values of marks in one direction: 0 along x, 1 along y.
-fn extent(marks: &Marks, direction: usize) -> Vec<f64> {
-    let way = |at: &[(f64, Option<f64>)]| match direction {
-        0 => at.iter().map(|point| point.0).collect(),
-        _ => at.iter().filter_map(|point| point.1).collect(),
+        is_free
     };
-    match marks {
-        Marks::Points { at } => at.iter().map(|point| point[direction]).collect(),
-        Marks::Line { at } | Marks::Steps { at } => way(at),
-        Marks::Band { at } if direction == 0 => at.iter().map(|row| row[0]).collect(),
-        Marks::Band { at } => at.iter().flat_map(|row| [row[1], row[2]]).collect(),
-        Marks::Bars { at, width } if direction == 0 => {
-            at.iter().flat_map(|bar| [bar[0] - width / 2.0, bar[0] + width / 2.0]).collect()
-        }
-        Marks::Bars { at, .. } => at.iter().map(|bar| bar[1]).collect(),
-        Marks::Spans { at } if direction == 0 => at.iter().flat_map(|span| [span[1], span[2]]).collect(),
-        Marks::Spans { at } => at.iter().map(|span| span[0]).collect(),
-        Marks::Cells { across, upward, .. } => if direction == 0 { across } else { upward }.to_vec(),
-        Marks::Across { y, .. } if direction == 1 => vec![*y],
-        Marks::Down { x, .. } if direction == 0 => vec![*x],
-        Marks::Across { .. } | Marks::Down { .. } => Vec::new(),
-    }
+    ticks.filter(has_room).map(|(at, tick)| Tick { at, label: tick.label.clone() }).collect()
 }
 
-fn marks(layer: &Layer, x: &Way, y: &Way, place: &impl Fn([f64; 2]) -> Option<(f64, f64)>) -> Vec<Mark> {
-    let of = classes(layer.tone);
+const fn is_named_line(layer: &Layer) -> bool {
+    matches!(layer.marks, Marks::Line { .. } | Marks::Steps { .. }) && !layer.name.is_empty()
+}
+
+fn marks(
+    layer: &Layer,
+    x: &Way,
+    y: &Way,
+    place: &impl Fn([f64; 2]) -> Option<(f64, f64)>,
+    are_many: bool,
+) -> Vec<Mark> {
+    let mut of = classes(layer.tone);
+    if are_many && is_named_line(layer) {
+        of.line = MANY;
+    }
     let way = |at: &[(f64, Option<f64>)]| {
         at.iter().filter_map(|&(at, value)| Some((x.at(at)?, value.and_then(|value| y.at(value))))).collect()
     };
@@ -272,10 +226,23 @@ impl Heat {
     }
 }
 
+/// Class names of a line among many.
+const MANY: &str = "s1 many";
+
+/// One entry for all lines: `50 lines: messages 1 to messages 50`.
+fn legend_of_many(layers: &[Layer]) -> Vec<Legend> {
+    let names: Vec<String> =
+        layers.iter().filter(|layer| is_named_line(layer)).map(|layer| plain(&layer.name)).collect();
+    let (Some(first), Some(last)) = (names.first(), names.last()) else { return Vec::new() };
+    let text = format!("{} lines: {first} to {last}", names.len());
+    let others = layers.iter().filter(|layer| !is_named_line(layer)).flat_map(legend);
+    std::iter::once(Legend { class: MANY, shape: None, text: text.into() }).chain(others).collect()
+}
+
 fn legend(layer: &Layer) -> Vec<Legend> {
     if let Marks::Cells { columns, quantity: of, unit, .. } = &layer.marks {
         let heat = Heat::of(columns);
-        let text = |colour| quantity(Some(heat.from(colour)), unit);
+        let text = |colour| quantity(Some(heat.from(colour)), &plain(unit));
         let entry = |(colour, class): (usize, &'static str)| Legend {
             class,
             shape: None,

@@ -1,6 +1,7 @@
 //! One page that works offline: style and figures are inside it, and it loads nothing.
 
 mod appendix;
+mod bars;
 mod drawn;
 mod figures;
 mod overlaid;
@@ -17,8 +18,9 @@ use crate::digest::Row;
 pub use crate::extras::Extras;
 use crate::survey::SurveyRow;
 use crate::tables::printed;
-use crate::text::{plain, unbroken};
+use crate::text::{plain, separated, unbroken};
 use crate::timeline as calls;
+use crate::words::lower;
 use base::format::{UNKNOWN, capitalized};
 
 const STYLE: &str = include_str!("style.css");
@@ -26,7 +28,7 @@ const STYLE: &str = include_str!("style.css");
 const POINTING: &str = include_str!("pointing.js");
 /// The page's own script, for its Content-Security-Policy: beside that of timelines no other runs, wherever
 /// it may come from.
-pub const SCRIPT_SOURCE: &str = "'sha256-L5/Ud8yflWLHlk/75sRHIPPmcWWS5PbnlVXrtF4KK/g='";
+pub const SCRIPT_SOURCE: &str = "'sha256-lGVijAuv+UALxTFcoyvEmE7fuc6iLmdJ1JwealkOG/E='";
 
 /// The run as one HTML document (HTML 5, UTF-8).
 pub fn page(run: &Run, extras: &Extras) -> String {
@@ -115,8 +117,8 @@ fn contents(body: &str) -> Markup {
 /// Everything of a run below its answer. `first` is the number of its first variant on the page.
 fn content(run: &Run, extras: &Extras, first: usize) -> Markup {
     html! {
-        (overview::verdicts(run, first))
         (overview::comparison(run, first, extras))
+        (overview::verdicts(run, first))
         @for (index, outcome) in run.variants.iter().enumerate() {
             (variant::section(run, outcome, first + index, extras))
         }
@@ -147,12 +149,14 @@ fn row_verdict(row: &Row) -> Markup {
     }
 }
 
-/// The workload's own tables, beside one another as far as there is room.
+/// The workload's own tables, folded, beside one another as far as there is room.
 fn side_by_side(tables: &[Table]) -> Markup {
     if tables.is_empty() {
         return html! {};
     }
-    html! {
+    let titles: Vec<String> = tables.iter().map(|table| lower(&table.title)).collect();
+    html! { details {
+        summary { "Tables" small { (capitalized(&titles.join(", "))) } }
         div.beside { @for table in tables.iter().map(printed) { section {
             h3 { (table.title) }
             div.scroll { table {
@@ -162,11 +166,11 @@ fn side_by_side(tables: &[Table]) -> Markup {
                 } } }
                 tbody { @for row in &table.rows { tr { @for (at, cell) in row.iter().enumerate() {
                     @if at == 0 { th scope="row" { (unbroken(cell)) } }
-                    @else if table.columns[at].is_number { (number_cell(cell)) }
+                    @else if table.columns[at].is_number { (number_cell(&separated(cell))) }
                     @else { td { (unbroken(cell)) } }
                 } } } }
             } }
             @for note in table.notes { p.caption { (capitalized(note)) } }
         } } }
-    }
+    } }
 }

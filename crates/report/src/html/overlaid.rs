@@ -39,7 +39,16 @@ fn one(variants: &[(&str, &[Figure])], like: &Figure) -> Option<Figure> {
     let layers = named.zip(TONES).map(|(layer, tone)| Layer { tone, ..layer }).collect();
     // An axis that ends with one variant's values would cut the others' off.
     let open = |axis: &Axis| Axis { to: None, ..axis.clone() };
-    Some(Figure { layers, x: open(&like.x), y: open(&like.y), ..like.clone() })
+    let alike = variants.iter().flat_map(|(_, figures)| figures.iter().filter(|one| is_alike(one, like)));
+    let note = common(&like.note, &alike.map(|figure| figure.note.as_str()).collect::<Vec<_>>());
+    Some(Figure { layers, note, x: open(&like.x), y: open(&like.y), ..like.clone() })
+}
+
+/// The sentences of a note that are the same in all.
+fn common(note: &str, all: &[&str]) -> String {
+    let sentences = note.split_inclusive(". ");
+    let is_common = |sentence: &&str| all.iter().all(|other| other.contains(sentence.trim_end()));
+    sentences.filter(is_common).collect::<String>().trim_end().to_owned()
 }
 
 fn is_alike(one: &Figure, other: &Figure) -> bool {
@@ -75,6 +84,13 @@ mod tests {
         let layers: Vec<_> = found[0].layers.iter().map(|layer| (layer.name.as_str(), layer.tone)).collect();
         assert_eq!(layers, [("none", Tone::First), ("qos", Tone::Second)]);
         assert_eq!(found.len(), 1);
+    }
+
+    #[test]
+    fn note_has_what_is_true_of_all_variants() {
+        let of = |note: &str| [Figure { note: note.into(), ..figure("CDF", 1)[0].clone() }];
+        let found = overlaid(&[("none", &of("Share. n = 90.")[..]), ("qos", &of("Share. n = 12.")[..])]);
+        assert_eq!(found[0].note, "Share.");
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! The top of the page: the answer, key figures, all verdicts, and variants side by side.
 
-use base::outcome::{Certainty, LoadMetric, Resource, Run, VariantOutcome};
+use base::outcome::{LoadMetric, Resource, Run, VariantOutcome};
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
-use super::{Extras, drawn, figures, heading, number_cell, overlaid, row_verdict, side_by_side};
+use super::{Extras, bars, drawn, heading, number_cell, overlaid, row_verdict, side_by_side};
+use crate::chart::for_screens;
 use crate::digest::{self, Row};
 use crate::text::{moment, unbroken};
 use crate::words::{self, Answer, lower};
 use crate::{doubts, findings, sweep, terminal};
-use base::format::{UNKNOWN, capitalized, count, duration, metric_words, number, plural, range};
+use base::format::{UNKNOWN, capitalized, count, duration, number, plural, range};
 
+/// Longer answers have their first sentence as a headline.
+const HEADLINE_CHARS_MAX: usize = 110;
 /// Metrics of single loads that are drawn, the main one first.
 const FIGURES: usize = 4;
 
@@ -27,7 +30,7 @@ pub(super) fn header(run: &Run) -> Markup {
                 [only] => (one(only)),
                 several => {
                     @let swept = sweep::sentences(run);
-                    @for sentence in &swept { p.answer { (unbroken(sentence)) } }
+                    @for sentence in &swept { (listed(sentence)) }
                     @if swept.is_empty() {
                         (each(several))
                     } @else {
@@ -40,18 +43,40 @@ pub(super) fn header(run: &Run) -> Markup {
     }
 }
 
+/// What several groups reach, as a list.
+fn listed(sentence: &str) -> Markup {
+    let (head, parts) = sentence.split_once(": ").unwrap_or((sentence, ""));
+    let parts: Vec<&str> = parts.trim_end_matches('.').split("; ").collect();
+    html! {
+        @match &parts[..] {
+            [_] => p.answer.of-several { (unbroken(sentence)) },
+            several => {
+                p.answer.of-several { (unbroken(head)) ":" }
+                ul.parts { @for part in several { li { (unbroken(part)) } } }
+            }
+        }
+    }
+}
+
 fn each(answers: &[Answer]) -> Markup {
     html! { ul.answers { @for answer in answers { li { (one(answer)) } } } }
 }
 
 fn one(answer: &Answer) -> Markup {
+    let carries = unbroken(&answer.carries);
+    // What is more than a sentence is too long for a headline.
+    let (first, rest) = match carries.split_once(". ") {
+        Some((first, rest)) if carries.chars().count() > HEADLINE_CHARS_MAX => (format!("{first}."), rest),
+        _ => (carries.clone(), ""),
+    };
     html! {
         p.answer {
             @match &answer.variant {
-                Some(name) => { (name) ": " (unbroken(&lower(&answer.carries))) },
-                None => (unbroken(&answer.carries)),
+                Some(name) => { (name) ": " (lower(&first)) },
+                None => (first),
             }
         }
+        @if !rest.is_empty() { p.also { (rest) } }
         p.because { (unbroken(&answer.limit)) }
     }
 }
@@ -65,12 +90,11 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
         let interval = s.cost_interval.map(|ends| format!("95 % interval {}, ", range(Some(ends), &s.unit)));
         (words::cost(s), interval.unwrap_or_default() + &plural(s.n.into(), "trial"))
     });
-    let doubts = doubts::doubts(run).len();
     let limit = words::limit_word(variant.limit.resource, variant.limit.certainty);
     html! {
         dl.keys {
             @for found in &variant.findings {
-                (figure(&metric_words(&found.metric), &findings::median(found), &findings::sureness(found)))
+                (figure(&findings::name(&found.metric), &findings::number(found), &findings::sureness(found)))
             }
             @if !variant.findings.is_empty() {
             } @else if one_load {
@@ -79,19 +103,37 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
                 (figure("capacity", &capacity, &format!("range: {}; {}",
                     words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
             }
-            (figure("limit", limit, limit_note(variant)))
-            @if !one_load {
+            @if variant.limit.resource != Resource::None {
+                (figure("limit", limit, words::certainty_word(variant.limit.certainty)))
+            }
+            @if !one_load && (variant.predicted.is_some() || words::prediction_doubt(variant).is_some()) {
                 (figure("predicted", &predicted, &predicted_note))
             }
             @if let Some((cost, interval)) = cost {
                 (figure(&format!("{} per {}", variant.limit.resource.label(), words::singular(unit)), &cost,
                     &interval))
             }
-            (figure("trials", &count(run.trials.len() as f64),
-                &words::length_s(run).map(duration).unwrap_or_default()))
-            (figure("doubts", &doubts.to_string(), if doubts == 0 { "none" } else { "listed below" }))
+            (trials(run))
         }
     }
+}
+
+/// How many trials, how long they took, and the number of doubts.
+fn trials(run: &Run) -> Markup {
+    let doubts = doubts::doubts(run).len() as u64;
+    html! { div {
+        dt { "trials" }
+        dd {
+            (count(run.trials.len() as f64))
+            small {
+                @if let Some(s) = words::length_s(run) { (duration(s)) ", " }
+                @match doubts {
+                    0 => "no doubts",
+                    n => a href="#doubts-0" { (plural(n, "doubt")) },
+                }
+            }
+        }
+    } }
 }
 
 /// What the slopes predict, marked where it is doubtful, and how it is to be taken.
@@ -104,15 +146,6 @@ fn prediction(variant: &VariantOutcome) -> (String, String) {
         (None, None) => words::NOT_PREDICTED.to_owned(),
     };
     (words::predicted(variant), note)
-}
-
-/// How sure the limit is; that there was none is sure of the loads offered only.
-fn limit_note(variant: &VariantOutcome) -> &'static str {
-    match (variant.limit.resource, variant.limit.certainty) {
-        (Resource::None, Certainty::Unknown) => "",
-        (Resource::None, _) => "within the measured loads",
-        (_, certainty) => words::certainty_word(certainty),
-    }
 }
 
 fn figure(name: &str, value: &str, note: &str) -> Markup {
@@ -131,8 +164,8 @@ pub(super) fn verdicts(run: &Run, first: usize) -> Markup {
     loads.dedup();
     html! {
         (heading("verdicts", first, "Verdicts"))
+        p.caption { "Per load and variant: trials with this verdict / all trials; how the load failed." }
         div.scroll { table {
-            caption { "Per load and variant: trials with this verdict / all trials; how the load failed." }
             thead { tr {
                 th.n scope="col" { (run.capacity.unit) }
                 @for variant in &run.variants { th.name scope="col" { (variant.name) } }
@@ -189,18 +222,25 @@ fn in_words(run: &Run, extras: &Extras) -> Markup {
 fn found(run: &Run, rows: &[findings::Row], number: usize) -> Markup {
     let first = &run.variants[0];
     let verdicts = |variant: &str| digest::rows(run, variant).iter().map(how).collect::<Vec<_>>();
-    let is_repeated = rows.iter().flat_map(|row| &row.findings).flatten().any(|found| found.values.len() > 1);
     let swept = sweep::figures(run);
+    let figures = match swept.is_empty() {
+        true => bars(run, rows),
+        false => Some(drawn::swept(&swept, &format!("swept-{number}"), &sweep::ticks(run))),
+    };
+    let is_comparable = figures.is_some();
     html! {
-        @if swept.is_empty() { (bars(run, rows)) } @else { (drawn::all(&swept, &format!("swept-{number}"))) }
-        div.scroll { table {
-            caption { "Medians of the repetitions. Change: relative to " (first.name) "." }
+        @if let Some(figures) = figures { (figures) }
+        p.caption {
+            "Medians of the repetitions (n)" @if is_repeated(rows) { ", below them minimum and maximum" }
+            "." @if is_comparable { " Change: relative to " (first.name) "." }
+        }
+        div.scroll { table.compact {
             thead { tr {
                 th scope="col" { "variant" }
                 @for (at, row) in rows.iter().enumerate() {
-                    th.n scope="col" title=(row.metric) { (metric_words(row.metric)) }
-                    @if at == 0 || is_repeated { th.n scope="col" { "range" } }
-                    @if at == 0 { @for head in ["repetitions", "change"] { th.n scope="col" { (head) } } }
+                    th.n scope="col" title=(row.metric) { (findings::name(row.metric)) }
+                    @if at == 0 { th.n scope="col" { "n" } }
+                    @if at == 0 && is_comparable { th.n scope="col" { "change" } }
                 }
                 th scope="col" { "limit" }
                 th scope="col" { "verdict" }
@@ -209,40 +249,53 @@ fn found(run: &Run, rows: &[findings::Row], number: usize) -> Markup {
                 th.name scope="row" { (variant.name) }
                 @for (at, row) in rows.iter().enumerate() {
                     @let found = row.findings[index];
-                    (number_cell(&found.map_or(UNKNOWN.to_owned(), findings::median)))
-                    @if at == 0 || is_repeated {
-                        (number_cell(&found.map_or(UNKNOWN.to_owned(), findings::spread)))
+                    @match found {
+                        None => (number_cell(UNKNOWN)),
+                        Some(found) => td.n {
+                            (findings::median(found))
+                            @if findings::spread(found) != UNKNOWN { small { (findings::spread(found)) } }
+                        },
                     }
                     @if at == 0 {
                         td.n { (found.map_or(0, |found| found.values.len())) }
-                        (number_cell(&words::change(median_of(row, 0), median_of(row, index))))
+                        @if !is_comparable {}
+                        @else if index == 0 { td.n {} }
+                        @else { (number_cell(&words::change(median_of(row, 0), median_of(row, index)))) }
                     }
                 }
                 td { (words::limit_cell(&variant.limit)) }
-                td { @for verdict in verdicts(&variant.name) { (verdict) } }
+                td.wide { @for verdict in verdicts(&variant.name) { (verdict) } }
             } } }
         } }
     }
 }
 
-/// A bar for each variant.
-fn bars(run: &Run, rows: &[findings::Row]) -> Markup {
-    let main = &rows[0];
-    html! {
-        figure {
-            figcaption { (capitalized(&metric_words(main.metric))) " of each variant: median (bar), minimum \
-                and maximum (whisker) of its repetitions (diamonds)."
-                @if run.variants.iter().any(|v| findings::ceiling(run, v, main.metric).is_some()) {
-                    " Dashed: what the link can carry." } }
-            (figures::found(run, main, "comparison").svg())
-        }
-        @for (at, row) in rows.iter().enumerate().take(FIGURES).skip(1) {
-            figure {
-                figcaption { (capitalized(&metric_words(row.metric))) " of each variant." }
-                (figures::found(run, row, &format!("comparison-{at}")).svg())
-            }
-        }
+/// A bar for each variant, of metrics that all of them know; nothing where the variants answer different
+/// questions.
+fn bars(run: &Run, rows: &[findings::Row]) -> Option<Markup> {
+    let is_common = |row: &&findings::Row| row.findings.iter().all(Option::is_some);
+    let common: Vec<_> = rows.iter().filter(is_common).take(FIGURES).collect();
+    let answers =
+        |metric| run.variants.iter().any(|v| v.findings.first().is_some_and(|f| f.metric == metric));
+    if !common.first().is_some_and(|main| answers(main.metric)) {
+        return None;
     }
+    let has_ceiling = |metric| run.variants.iter().any(|v| findings::ceiling(run, v, metric).is_some());
+    Some(html! {
+        @for (at, row) in common.iter().enumerate() { figure {
+            figcaption {
+                strong { (capitalized(&findings::name(row.metric))) " by variant" }
+                @if at == 0 && is_repeated(rows) { " Bar: median; whisker: minimum to maximum of the \
+                    repetitions (circles)." }
+                @if has_ceiling(row.metric) { " Dashed: what the link can carry." }
+            }
+            (for_screens(|screen| bars::found(run, row, &format!("comparison-{at}"), screen)))
+        } }
+    })
+}
+
+fn is_repeated(rows: &[findings::Row]) -> bool {
+    rows.iter().flat_map(|row| &row.findings).flatten().any(|found| found.values.len() > 1)
 }
 
 fn median_of(row: &findings::Row, index: usize) -> Option<f64> {
@@ -254,14 +307,14 @@ fn capacities(run: &Run) -> Markup {
     let unit = &run.capacity.unit;
     html! {
         figure {
-            figcaption { "Capacity of each variant: median of its repetitions (bar), range (whisker), \
-                          repetitions that differ (diamonds)."
-                @if run.variants.iter().any(|variant| variant.predicted.is_some()) {
+            figcaption { strong { "Capacity by variant" } "Bar: median of the repetitions; whisker: range; \
+                          circles: repetitions that differ."
+                @if bars::shows_prediction(run) {
                     " Dashed: the load at which the limiting resource is exhausted (predicted)." } }
-            (figures::comparison(run).svg())
+            (for_screens(|screen| bars::comparison(run, screen)))
         }
+        p.caption { "Capacity in " (unit) ". Change: relative to " (first.name) "." }
         div.scroll { table {
-            caption { "Capacity in " (unit) ". Change: relative to " (first.name) "." }
             thead { tr {
                 th scope="col" { "variant" }
                 @for head in ["capacity", "range", "repetitions", "change", "predicted"] {
@@ -276,7 +329,8 @@ fn capacities(run: &Run) -> Markup {
                 (number_cell(&variant.capacity.value.map_or(UNKNOWN.to_owned(), number)))
                 (number_cell(&words::interval(&variant.capacity)))
                 td.n { (variant.repetitions.len()) }
-                (number_cell(&words::change(first.capacity.value, variant.capacity.value)))
+                @if variant.name == first.name { td.n {} }
+                @else { (number_cell(&words::change(first.capacity.value, variant.capacity.value))) }
                 (number_cell(&words::predicted(variant)))
                 td { (words::limit_cell(&variant.limit)) }
                 @for resource in [Resource::Cpu, Resource::Disk, Resource::Network] {

@@ -8,18 +8,30 @@
 
   // An axis: ends in pixels, and in values where it can be read.
   const axis = (text) => {
-    const [from, to, low, high, factor, isLog] = text.split(' ').map(Number);
-    return { from, to, low, high, factor, isLog, isRead: factor > 0 };
+    const [from, to, low, high, isLog, ...unit] = text.split(' ');
+    return { from: Number(from), to: Number(to), low: Number(low), high: Number(high), isLog: isLog === '1',
+      unit: unit.join(' '), isRead: isLog !== undefined };
   };
   const valueAt = (axis, pixel) => {
     const share = (pixel - axis.from) / (axis.to - axis.from);
     const value = axis.low + share * (axis.high - axis.low);
-    return (axis.isLog ? 10 ** value : value) / axis.factor;
+    return axis.isLog ? 10 ** value : value;
   };
-  const words = (value) => {
-    const size = Math.abs(value);
-    if (size >= 1000) return Math.round(value).toLocaleString('en-US');
+  const number = (value) => {
+    if (Math.abs(value) >= 1000) return Math.round(value).toLocaleString('en-US');
     return String(Number(value.toPrecision(3)));
+  };
+  const TIMES = [[0.1, 1, 's'], [1e-3, 1e-3, 'ms'], [1e-6, 1e-6, '\u00b5s'], [0, 1e-9, 'ns']];
+  const PREFIXES = [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']];
+  // A value with its unit, and the prefix that suits it.
+  const words = (value, unit) => {
+    const size = Math.abs(value);
+    if (unit === 's' && size > 0) {
+      const [, factor, name] = TIMES.find(([least]) => size >= least);
+      return `${number(value / factor)} ${name}`;
+    }
+    const [factor, prefix] = (/^(bit\/s|B|B\/s)$/.test(unit) && PREFIXES.find(([least]) => size >= least)) || [1, ''];
+    return `${number(value / factor)} ${prefix}${unit}`.trim();
   };
 
   // The corners of a line: absolute commands M, L, H and V, as the figures have them.
@@ -43,12 +55,29 @@
     lines: null,
   }));
   const linesOf = (panel) => panel.lines ??= [...panel.group.querySelectorAll('path')]
-    .filter((path) => /^(s\d|fit)$/.test(path.getAttribute('class')))
-    .map((path) => ({ name: nameOf(panel, path.getAttribute('class')), points: corners(path) }));
+    .filter((path) => /^((dot )?s\d|fit|s1 many)$/.test(path.getAttribute('class')))
+    .map((path) => ({ name: nameOf(panel, path.getAttribute('class')), points: corners(path) }))
+    .filter(({ name }) => name);
+  const bare = (title) => title.replace(/ \([^()]*\)$/, '');
   const nameOf = (panel, ofClass) => {
     const legend = panel.svg.closest('figure')?.querySelectorAll('.legend li') ?? [];
-    const entry = [...legend].find((entry) => entry.querySelector(`svg .${ofClass}`));
-    return (entry?.textContent || panel.group.dataset.ytitle).trim();
+    const wanted = ofClass.startsWith('dot ') ? `.f${ofClass.at(-1)}:not(.area)` : `.${ofClass.replace(' ', '.')}`;
+    const entry = [...legend].find((entry) => entry.querySelector(`svg ${wanted}`));
+    // Points that the legend does not name are those of a line.
+    if (!entry && ofClass.startsWith('dot ') && panel.group.querySelector('path[class="s1"]')) return null;
+    return (entry?.textContent || bare(panel.group.dataset.ytitle)).trim();
+  };
+  // What the lines of a panel say at a place: those of one name as a range.
+  const said = (panel, x) => {
+    const values = new Map();
+    for (const { name, points } of linesOf(panel)) {
+      const point = nearest(points, x);
+      if (point) values.set(name, [...(values.get(name) ?? []), valueAt(panel.y, point[1])]);
+    }
+    return [...values].map(([name, all]) => {
+      const [least, most] = [Math.min(...all), Math.max(...all)].map((value) => words(value, panel.y.unit));
+      return `${name}: ${least === most ? least : `${least} to ${most}`}`;
+    });
   };
 
   const clear = () => {
@@ -71,17 +100,15 @@
     const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix.inverse());
     const within = (axis, pixel) => pixel >= Math.min(axis.from, axis.to) && pixel <= Math.max(axis.from, axis.to);
     const panel = panels.find((one) => one.svg === svg && within(one.x, at.x) && within(one.y, at.y));
-    if (!panel || !panel.y.isRead) return;
-    const near = linesOf(panel)
-      .map(({ name, points }) => ({ name, point: nearest(points, at.x) }))
-      .filter(({ point }) => point);
-    if (!near.length) return;
+    if (!panel) return;
+    // Panels below each other are read together.
+    const rows = panels.filter((one) => one.svg === svg && one.y.isRead).flatMap((one) => said(one, at.x));
+    if (!rows.length) return;
     const share = (at.x - panel.x.from) / (panel.x.to - panel.x.from);
     const { x, xtitle } = panel.group.dataset;
     const isAlike = ({ group }) => group.dataset.x === x && group.dataset.xtitle === xtitle;
     panels.filter((one) => one.svg === svg || isAlike(one)).forEach((one) => cross(one, share));
-    const place = panel.x.isRead ? [`${panel.group.dataset.xtitle}: ${words(valueAt(panel.x, at.x))}`] : [];
-    const rows = near.map(({ name, point }) => `${name}: ${words(valueAt(panel.y, point[1]))}`);
+    const place = panel.x.isRead ? [`${bare(xtitle)}: ${words(valueAt(panel.x, at.x), panel.x.unit)}`] : [];
     tip.replaceChildren(...[...place, ...rows].map((text) => {
       const row = document.createElement('div');
       row.textContent = text;
@@ -92,13 +119,14 @@
     tip.style.left = `${Math.max(8, left)}px`;
     tip.style.top = `${Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8)}px`;
   };
-  // The corner next to a place; none if the line is far from it.
+  // The corner next to a place; none beyond the ends of the line.
   const nearest = (points, x) => {
-    let best = null;
+    let best = null, least = Infinity, most = -Infinity;
     for (const point of points) {
+      [least, most] = [Math.min(least, point[0]), Math.max(most, point[0])];
       if (!best || Math.abs(point[0] - x) < Math.abs(best[0] - x)) best = point;
     }
-    return best && Math.abs(best[0] - x) < 40 ? best : null;
+    return best && x >= least - 40 && x <= most + 40 ? best : null;
   };
 
   document.addEventListener('pointermove', show);

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 
 use super::number_cell;
 use crate::survey::SurveyRow;
+use crate::text::unbroken;
 use base::format::UNKNOWN;
 
 /// Where a run begins on the page.
@@ -22,9 +23,9 @@ pub(super) fn header(name: &str, rows: &[SurveyRow]) -> Markup {
         header {
             div.kind { "kagiri survey" }
             h1 { (name) }
-            div.scroll { table {
-                caption { "One line for each measurement: the number, how often it was measured (n), what \
-                    limits it, and how sure that is. The runs follow below, with all doubts." }
+            p.caption { "One line for each measurement: the number, how often it was measured (n), what \
+                limits it, and how sure that is. The runs follow below, with all doubts." }
+            div.scroll { table.survey {
                 thead { tr {
                     th scope="col" { "measured" }
                     th.n scope="col" { "result" }
@@ -36,15 +37,16 @@ pub(super) fn header(name: &str, rows: &[SurveyRow]) -> Markup {
                 tbody { @for row in rows { tr {
                     th.name scope="row" {
                         @match &row.run {
-                            Some(run) => a href=(format!("#{}", anchor_of(run))) { (row.measured) },
+                            Some(run) => a href=(format!("#{}", anchor_of(run))) {
+                                (unbroken(&row.measured)) },
                             None => (row.measured),
                         }
                     }
                     (number_cell(&row.result))
-                    (number_cell(&count(row.n)))
-                    td { (row.limit) }
+                    td.n.unknown[row.n.is_none()] data-head="n" { (count(row.n)) }
+                    td.unknown[row.limit == UNKNOWN] data-head="limited by" { (row.limit) }
                     td { (row.certainty) }
-                    (number_cell(&count(row.doubts)))
+                    td.n.unknown[row.doubts.is_none()] data-head="doubts" { (count(row.doubts)) }
                 } } }
             } }
         }

@@ -19,7 +19,7 @@ pub(crate) const STYLE: &str = include_str!("viewer.css");
 /// The script that draws all timelines of a page.
 pub(crate) const SCRIPT: &str = include_str!("viewer.js");
 /// The script, for a Content-Security-Policy.
-pub(crate) const SCRIPT_SOURCE: &str = "'sha256-fNAjePnnuyxAVo+HVZ84SyucNnGBEGrCzxE9aql8jRs='";
+pub(crate) const SCRIPT_SOURCE: &str = "'sha256-HXGdAt9bCE9Yf7wnN8qJz47p6GBn+EJuhj6+RemGhW0='";
 
 /// The table and the picture as one HTML document (HTML 5, UTF-8). It fetches nothing; its script draws what
 /// it holds.
@@ -48,7 +48,7 @@ pub fn page(times: &CallTimes, picture: &Picture) -> String {
                     @for doubt in &times.doubts { p.doubt { b { "Doubt: " } (plain(doubt)) } }
                 }
                 main {
-                    (stage(&encoded, false))
+                    (stage(&encoded, false, true))
                     (table("Calls by their share of the elapsed time", &call_columns(times)))
                     (table("The kernel's network work, of all programs", &softirq_columns(times)))
                     @for note in sentences::notes(times) { p.faint { (note) } }
@@ -61,9 +61,9 @@ pub fn page(times: &CallTimes, picture: &Picture) -> String {
 }
 
 /// The timeline of a figure whose rows have names and consist of spans of time, for a page that has [`STYLE`]
-/// and [`SCRIPT`]; `None` for other figures.
-pub(crate) fn of_figure(figure: &Figure) -> Option<Markup> {
-    Some(stage(&lanes::encode(figure)?, true))
+/// and [`SCRIPT`]; `None` for other figures. `is_first`: how it is used stands below it.
+pub(crate) fn of_figure(figure: &Figure, is_first: bool) -> Option<Markup> {
+    Some(stage(&lanes::encode(figure)?, true, is_first))
 }
 
 /// Whether there are timelines in a part of a page.
@@ -71,8 +71,9 @@ pub(crate) fn is_in(body: &Markup) -> bool {
     body.0.contains("<section class=\"timeline\"")
 }
 
-/// Where the script draws, what it draws, and how it is used. `is_part`: of a page about something else.
-fn stage(encoded: &Encoded, is_part: bool) -> Markup {
+/// Where the script draws, what it draws, and, if it has `help`, how it is used. `is_part`: of a page about
+/// something else.
+fn stage(encoded: &Encoded, is_part: bool, has_help: bool) -> Markup {
     html! {
         section.timeline aria-label="Timeline" data-part[is_part] {
             div.tools {
@@ -89,13 +90,13 @@ fn stage(encoded: &Encoded, is_part: bool) -> Markup {
             }
             div.told role="status" hidden {}
             noscript { p.doubt { "The picture needs JavaScript; the tables do not." } }
-            p {
+            @if has_help { p {
                 "Full height: a call without waiting, or a thread on a CPU. Half height: a call in which \
                  the thread was switched out. If several calls share a pixel, the height is their share of \
                  time. "
                 @if is_part { "After a click: wheel" } @else { "Wheel" }
                 ": zoom; drag: move; double click: zoom to the call; keys: arrows, + − 0."
-            }
+            } }
             script.head type="application/json" { (PreEscaped(&encoded.head)) }
             script.spans type="text/plain" { (PreEscaped(&encoded.spans)) }
         }

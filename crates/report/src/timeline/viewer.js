@@ -4,7 +4,7 @@
 // longer. While the picture is moved, columns that stay visible keep what was computed for them.
 'use strict';
 (() => {
-const GUTTER = 170, AXIS = 22, ROW = 20, COUNTER = 42, PROBES = 8, BUCKETS = 4096;
+const AXIS = 22, ROW = 20, COUNTER = 42, PROBES = 8, BUCKETS = 4096;
 const FAMILIES = [
   ['receive', /^(recv|read|pread|accept|NET_RX)/], ['send', /^(send|NET_TX|write|pwrite|splice|tee|vmsplice|copy_file)/],
   ['wait', /^(p?select|p?poll|epoll|futex|.*sleep|wait|sched|io_)/], ['sync', /sync/], ['connect', /connect|shutdown|sockopt/],
@@ -141,6 +141,10 @@ let from = 0, span = length, width = 0, height = 0, queued = false;
 let ratio = 1, columns = 0, lines = 0, image = null, dots = null;
 // A canvas that is written as an image is kept where the program can write.
 const pen = canvas.getContext('2d', { alpha: false, willReadFrequently: true }), small = overview.getContext('2d');
+const FONT = '12px system-ui, sans-serif';
+pen.font = FONT;
+// The names of the rows stand at the left.
+const GUTTER = Math.ceil(Math.min(170, rows.reduce((most, row) => Math.max(most, pen.measureText(row.label).width), 60) + 22));
 const x = time => GUTTER + (time - from) / span * (width - GUTTER);
 const time = px => from + (px - GUTTER) / (width - GUTTER) * span;
 
@@ -184,7 +188,9 @@ function drawLabels() {
   for (const [lane, i, y] of labels) {
     const left = Math.max(x(lane.from[i]), GUTTER), wide = x(lane.to[i]) - left - 8;
     pen.fillStyle = lane.what[i] & 1 ? colours.ink : colours.ground;
-    if (wide > 0) pen.fillText(nameOf(lane, lane.what[i]), left + 4, y, wide);
+    const name = nameOf(lane, lane.what[i]);
+    const label = [name, name.split(',')[0]].find(text => pen.measureText(text).width <= wide);
+    if (label) pen.fillText(label, left + 4, y);
   }
   labels = [];
 }
@@ -310,7 +316,7 @@ function draw() {
     seen.push([row, top, row.lane ? drawLane(row.lane, top) : row.draw && row.draw(top, row.height)]);
   }
   pen.putImageData(image, Math.round(GUTTER * ratio), 0);
-  pen.font = '12px system-ui, sans-serif'; pen.textBaseline = 'alphabetic';
+  pen.font = FONT; pen.textBaseline = 'alphabetic';
   drawLabels();
   pen.fillStyle = colours.ground; pen.fillRect(0, 0, GUTTER, height);
   for (const [row, top, scale] of seen) {

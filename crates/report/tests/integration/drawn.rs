@@ -85,7 +85,7 @@ fn every_kind_of_marks_is_drawn() {
         }
     }
     for said in
-        ["Rate (Mbit/s)", ">link<", ">cliff<", "Share", "delay from 0.5 ms", "a layer", "heat7", "area f2"]
+        ["Rate (Mbit/s)", ">link<", ">cliff<", "Share", "delay from 500 µs", "a layer", "heat7", "area f2"]
     {
         assert!(whole.contains(said), "{said}");
     }
@@ -94,6 +94,48 @@ fn every_kind_of_marks_is_drawn() {
         shares.iter().filter(|share| whole.contains(*share)).count() >= 3,
         "a logarithmic axis has powers of ten"
     );
+}
+
+#[test]
+fn times_have_the_prefix_that_suits_them() {
+    let line = || Marks::Line { at: vec![(0.004, Some(1.0)), (50.0, Some(2.0))] };
+    let page = drawn(vec![figure(
+        Axis::log("response", "ms"),
+        Axis::of("share", "%").between(0.0, 3.0),
+        vec![line()],
+    )]);
+    for label in [">10 µs<", ">1 ms<", ">10 ms<", ">Response<"] {
+        assert!(page.contains(label), "{label}");
+    }
+    let points = Marks::Points { at: vec![[1.0, 1000.0], [2.0, 2500.0]] };
+    let page = drawn(vec![figure(Axis::of("event", ""), Axis::of("difference", "us"), vec![points])]);
+    assert!(page.contains(">Difference (ms)<") && !page.contains("(us)"));
+}
+
+#[test]
+fn many_lines_share_a_colour_and_an_entry_of_the_legend() {
+    let named = |n: usize| {
+        let marks = Marks::Line { at: vec![(0.0, Some(1.0)), (1.0, Some(n as f64))] };
+        Layer::new(&format!("client {n}"), Tone::First, marks)
+    };
+    let of = |count: usize| {
+        let layers = (1..=count).map(named).collect();
+        drawn(vec![Figure { layers, ..figure(Axis::of("time", "s"), Axis::of("memory", "B"), Vec::new()) }])
+    };
+    let few = of(6);
+    assert!(few.contains("client 3") && !few.contains("class=\"s1 many\""));
+    let many = of(50);
+    assert!(many.contains("50 lines: client 1 to client 50") && !many.contains("client 3<"));
+}
+
+#[test]
+fn counts_have_whole_numbers_only() {
+    let points = || Marks::Points { at: vec![[0.0, 0.0], [1.0, 1.0]] };
+    let page = drawn(vec![figure(Axis::of("event", ""), Axis::of("incomplete", ""), vec![points()])]);
+    assert!(!page.contains(">0.5<") && page.contains(">1<"));
+    let shares = Marks::Points { at: vec![[0.0, 0.0], [1.0, 0.9]] };
+    let page = drawn(vec![figure(Axis::of("event", ""), Axis::of("share", ""), vec![shares])]);
+    assert!(page.contains(">0.5<") || page.contains(">0.4<"), "a share is no count");
 }
 
 #[test]

@@ -72,6 +72,37 @@ fn complete_page_with_figures() {
 }
 
 #[test]
+fn wide_figures_are_drawn_for_narrow_screens_too() {
+    for (name, run) in simulate::all() {
+        let page = page(&run, &EXTRAS);
+        let widths = |width: &str| page.matches(&format!("viewBox=\"0 0 {width} ")).count();
+        assert!(widths("960") > 0 && widths("960") == widths("400"), "{name}");
+        let mut ids: Vec<&str> =
+            page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        ids.sort_unstable();
+        let all = ids.len();
+        ids.dedup();
+        assert_eq!(ids.len(), all, "{name}: an id is there twice");
+    }
+}
+
+#[test]
+fn limit_of_a_single_variant_is_said_at_the_top_only() {
+    let run = simulate::cpu_limited();
+    let words = words(&page(&run, &EXTRAS));
+    assert_eq!(words.matches("Limited by cpu").count(), 1, "{words}");
+    assert!(words.contains("Evidence for the limit"));
+}
+
+#[test]
+fn sections_of_several_variants_are_folded() {
+    let run = simulate::several();
+    let page = page(&run, &EXTRAS);
+    let folded = page.matches("<details><summary>Limit, evidence and trials of this variant").count();
+    assert_eq!(folded, run.variants.len());
+}
+
+#[test]
 fn hostile_names_are_text_and_nothing_else() {
     let hostile = "</title></script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>";
     let mut run = simulate::several();

@@ -35,6 +35,9 @@ fn variants_of_one_number_are_drawn_against_it() {
     let page = drawn(&run(sizes));
     assert!(page.contains("Goodput against size"), "{page}");
     assert!(!page.contains("Goodput of every variant"), "a line takes the place of the bars");
+    for size in [">64B<", ">1KiB<", ">64KiB<"] {
+        assert!(page.contains(size), "the axis has the plan's own numbers: {size}");
+    }
     for sentence in ["Goodput at size 64KiB: 90\u{a0}Mbit/s", "Goodput at size 64B: 10\u{a0}Mbit/s"] {
         assert!(page.contains(sentence), "{sentence}");
     }
@@ -58,7 +61,9 @@ fn what_else_differs_names_a_line() {
         all.variants.push(other);
     }
     let page = drawn(&all);
-    for part in ["Goodput against size", "push", "grant", "Goodput at size 1KiB: grant 80\u{a0}Mbit/s"] {
+    for part in
+        ["Goodput against size", "push", "grant", "Goodput at size 1KiB:", "<li>grant: 80\u{a0}Mbit/s"]
+    {
         assert!(page.contains(part), "{part}");
     }
     // A plan's own words for the groups.
@@ -73,10 +78,10 @@ fn what_else_differs_names_a_line() {
             .for_each(|trial| trial.variant = name.to_owned());
     }
     all.variants[4].findings[0].values = vec![20e6; 3];
-    let sentence = "Goodput at size 1KiB: iperf3 80\u{a0}Mbit/s";
+    let sentence = "<li>iperf3: 80\u{a0}Mbit/s";
     let page = drawn(&all);
     assert!(
-        page.contains(sentence) && page.contains("event builder 20\u{a0}Mbit/s (25\u{a0}% of that)"),
+        page.contains(sentence) && page.contains("<li>event builder: 20\u{a0}Mbit/s (25\u{a0}% of that)"),
         "{page}"
     );
 }
