@@ -180,7 +180,7 @@ impl Discovery {
             if flow.peer.port() == 0 && flow.tcp.is_some() {
                 return;
             }
-            // Without an inode, its program has closed it, or has not accepted it yet: nothing can be changed.
+            // Without an inode, its program has closed it, or has not accepted it yet: nothing can be set.
             if flow.inode == 0 {
                 return;
             }

@@ -1,8 +1,8 @@
 //! Samples the state of all flows of a network namespace: sock_diag(7).
 //!
-//! A list of TCP sockets walks the kernel's table of connections, which all network namespaces share and which
-//! grows with the memory of the host (one chain per 128 KiB, 512 Ki at most). A request of sock_diag(7) names
-//! one family, so that IPv4 and IPv6 take two walks. The older request of tcp_diag takes both in one.
+//! A list of TCP sockets walks the kernel's table of connections, which all network namespaces share and
+//! which grows with the memory of the host (one chain per 128 KiB, 512 Ki at most). A request of sock_diag(7)
+//! names one family, so that IPv4 and IPv6 take two walks. The older request of tcp_diag takes both in one.
 
 use std::io;
 
@@ -18,8 +18,8 @@ const UDP_STATES: u32 = u32::MAX;
 /// `TCPDIAG_GETSOCK` (`linux/inet_diag.h`), for requests and answers.
 const TCP_OF_ALL_FAMILIES: u16 = 18;
 
-/// Lists the TCP and UDP sockets of a network namespace with what the kernel knows about each. The kernel locks
-/// a TCP socket for a part of it.
+/// Lists the TCP and UDP sockets of a network namespace with what the kernel knows about each. The kernel
+/// locks a TCP socket for a part of it.
 ///
 /// Costs 1 us per socket, and 1 ms for the walk over 262,144 chains (24 GiB of memory) if other programs have
 /// taken the cache meanwhile; half of both and less from the cache.

@@ -155,8 +155,8 @@ impl SocketOwners {
         self.processes.get(&pid).map(|holder| &holder.process)
     }
 
-    /// Changes whenever the program of a holder does. As long as it is the same, [`Self::program`] returns the
-    /// same for each process.
+    /// Changes whenever the program of a holder does. As long as it is the same, [`Self::program`] returns
+    /// the same for each process.
     pub fn programs_version(&self) -> u64 {
         self.programs_version
     }
