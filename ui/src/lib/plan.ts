@@ -1,6 +1,6 @@
 // Plans as the form edits them: the keys of a plan's file as JSON. All functions return a changed copy.
 
-import type { Json, JsonObject, PlanError } from '../server/types.ts';
+import type { Json, JsonObject } from '../server/types.ts';
 import { object } from './schema.ts';
 
 export type Path = readonly (string | number)[];
@@ -47,25 +47,22 @@ function isEmptyTable(value: Json): boolean {
   );
 }
 
-/** The plan for another workload: what does not depend on the workload stays. */
-export function withWorkload(plan: JsonObject, workload: string): JsonObject {
+/** Keys whose values mean something for one workload only: objectives name its metrics, `qos` its programs. */
+const OF_WORKLOAD: readonly string[] = ['variant', 'place', 'require', 'qos', 'tune'];
+
+/**
+ * The plan for another workload: what does not depend on the workload stays. `isOwn`: the person began with
+ * nothing; of a plan that was made by others only the repetitions stay, as its name and lab would be wrong.
+ */
+export function withWorkload(plan: JsonObject, workload: string, isOwn = true): JsonObject {
+  if (!isOwn) {
+    const { repeats } = plan;
+    return { ...emptyPlan(workload), ...(repeats === undefined ? {} : { repeats }) };
+  }
   const old = plan.workload;
-  const kept = Object.entries(plan).filter(([key]) => key !== old && key !== 'variant' && key !== 'place');
+  const kept = Object.entries(plan).filter(([key]) => key !== old && !OF_WORKLOAD.includes(key));
   const name = plan.name === old ? workload : plan.name;
   return { ...Object.fromEntries(kept), name, workload };
-}
-
-/** Errors by the field that they are shown beside; `null`: those of no field in `keys`. */
-export function errorsByField(
-  errors: readonly PlanError[],
-  keys: ReadonlySet<string>,
-): Map<string | null, PlanError[]> {
-  const found = new Map<string | null, PlanError[]>();
-  for (const error of errors) {
-    const field = error.field !== null && keys.has(error.field) ? error.field : null;
-    found.set(field, [...(found.get(field) ?? []), error]);
-  }
-  return found;
 }
 
 /** A name for the next variant that no other has. */

@@ -115,7 +115,7 @@ export function object(value: Json | undefined): JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
 }
 
-function list(value: Json | undefined): Json[] {
+export function list(value: Json | undefined): Json[] {
   return Array.isArray(value) ? value : [];
 }
 

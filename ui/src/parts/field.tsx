@@ -10,6 +10,8 @@ interface Labelled {
   isLabelHidden?: boolean;
   /** Shown beside the control, and read out when it gets the focus. */
   errors?: readonly string[];
+  /** The key of a plan that the control edits: an error's link finds the control by it. */
+  field?: string;
 }
 
 interface Ids {
@@ -31,7 +33,7 @@ export function Control(props: Labelled & { class?: string; children: (ids: Ids)
     'aria-invalid': errors.length > 0 || undefined,
   };
   return (
-    <div class={`field ${props.class ?? ''}`}>
+    <div class={`field ${props.class ?? ''}`} data-field={props.field}>
       <label for={id} class={props.isLabelHidden ? 'hidden' : undefined}>
         {props.label}
       </label>
@@ -105,6 +107,8 @@ export function AreaField({ value, onValue, rows, isCode, ...labelled }: AreaPro
 export interface Option {
   value: string;
   text: string;
+  /** Options of one group are listed below its name. */
+  group?: string;
 }
 
 type SelectProps = Labelled & { value: string; options: readonly Option[]; onValue: (value: string) => void };
@@ -114,13 +118,33 @@ export function SelectField({ value, options, onValue, ...labelled }: SelectProp
     <Control {...labelled}>
       {(ids) => (
         <select {...ids} value={value} onChange={(event) => onValue(event.currentTarget.value)}>
-          {options.map((option) => (
-            <option key={option.value} value={option.value} selected={option.value === value}>
-              {option.text}
-            </option>
-          ))}
+          {inGroups(options).map(({ group, members }) => {
+            const shown = members.map((option) => (
+              <option key={option.value} value={option.value} selected={option.value === value}>
+                {option.text}
+              </option>
+            ));
+            return group === undefined ? (
+              shown
+            ) : (
+              <optgroup key={group} label={group}>
+                {shown}
+              </optgroup>
+            );
+          })}
         </select>
       )}
     </Control>
   );
+}
+
+/** Neighbours of one group together, in the order of the options. */
+export function inGroups(options: readonly Option[]): { group: string | undefined; members: Option[] }[] {
+  const groups: { group: string | undefined; members: Option[] }[] = [];
+  for (const option of options) {
+    const last = groups.at(-1);
+    if (last && last.group === option.group) last.members.push(option);
+    else groups.push({ group: option.group, members: [option] });
+  }
+  return groups;
 }

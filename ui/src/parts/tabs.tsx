@@ -9,9 +9,18 @@ interface Tab {
   show: () => ComponentChildren;
 }
 
-export function Tabs(props: { label: string; tabs: Tab[]; onChange?: (name: string) => void }) {
+interface Props {
+  label: string;
+  tabs: Tab[];
+  /** The tab that is shown, if the page decides; without it the tabs keep it themselves. */
+  chosen?: string;
+  onChange?: (name: string) => void;
+}
+
+export function Tabs(props: Props) {
   const id = useId();
-  const [chosen, setChosen] = useState(props.tabs[0]?.name);
+  const [own, setChosen] = useState(props.tabs[0]?.name);
+  const chosen = props.chosen ?? own;
   const { tabs } = props;
   const choose = (tab: Tab | undefined) => {
     if (!tab) return;

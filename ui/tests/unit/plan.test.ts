@@ -3,13 +3,13 @@ import { test } from 'node:test';
 
 import {
   emptyPlan,
-  errorsByField,
   leavesOf,
   nextVariantName,
   valueAt,
   withValue,
   withWorkload,
 } from '../../src/lib/plan.ts';
+import { type KeptPlan, planFor } from '../../src/pages/new-run/origin.ts';
 
 test('a value is set and removed, and tables that are empty then disappear', () => {
   const plan = withValue(emptyPlan('transfer'), ['transfer', 'requests', 'size'], '1B');
@@ -48,21 +48,24 @@ test('another workload keeps what does not depend on it', () => {
   });
 });
 
-test('errors go to their fields, and those of no field are not lost', () => {
-  const errors = [
-    { message: 'a', field: 'transfer.time', line: null },
-    { message: 'b', field: 'unknown.key', line: 3 },
-    { message: 'c', field: null, line: null },
-  ];
-  const found = errorsByField(errors, new Set(['transfer.time']));
-  assert.deepEqual(
-    found.get('transfer.time')?.map((error) => error.message),
-    ['a'],
-  );
-  assert.deepEqual(
-    found.get(null)?.map((error) => error.message),
-    ['b', 'c'],
-  );
+test('of a plan that others made, only the repetitions stay for another workload', () => {
+  const ready = { schema: 1, name: 'Robots', workload: 'exchange', lab: 'labs/robots.toml', repeats: 3 };
+  assert.deepEqual(withWorkload({ ...ready, variant: [{ name: 'a' }] }, 'stream', false), {
+    ...emptyPlan('stream'),
+    repeats: 3,
+  });
+  assert.equal(withWorkload(ready, 'stream').lab, 'labs/robots.toml');
+  assert.equal(withWorkload({ ...ready, require: ['messages>=1'] }, 'stream').require, undefined);
+});
+
+test('going back to a workload restores its plan and where it came from', () => {
+  const ready: KeptPlan = {
+    plan: { schema: 1, name: 'Robots', workload: 'exchange', variant: [{ name: 'a' }] },
+    origin: { kind: 'ready', name: 'exchange-cliff' },
+  };
+  const other = planFor('stream', ready, new Map());
+  assert.deepEqual(other, { plan: emptyPlan('stream'), origin: { kind: 'own' } });
+  assert.equal(planFor('exchange', other, new Map([['exchange', ready]])), ready);
 });
 
 test('a new variant gets a name that no other has', () => {

@@ -6,7 +6,10 @@ export const runs = {
   newRun: {
     title: 'New run',
     readyPlan: 'A ready plan',
-    nothing: 'Nothing',
+    nothing: 'No plan: a new measurement',
+    needsRoot: 'needs root',
+    kept: (workload: string) =>
+      `The plan for ${workload} is kept: choose ${workload} again to go back to it.`,
     importFile: 'A file',
     choose: 'Choose a plan…',
     workload: 'What to measure',
@@ -58,6 +61,24 @@ export const runs = {
     check: 'Check',
     valid: 'The plan is valid.',
     invalid: (n: number) => count(n, 'thing to correct', 'things to correct'),
+    showField: 'Show this setting',
+    wants: {
+      range: (min: string | null, max: string | null) =>
+        min !== null && max !== null
+          ? `, ${min} to ${max}`
+          : min !== null
+            ? `, at least ${min}`
+            : max !== null
+              ? `, at most ${max}`
+              : '',
+      whole: (range: string) => `a whole number${range}`,
+      number: (range: string) => `a number${range}`,
+      time: 'a time with its unit, such as 500ms or 10s',
+      size: 'a size with its unit, such as 250kB or 128KiB',
+      rate: 'a rate with its unit, such as 25Mbit/s',
+      relation: 'a quantity, then >= or <= or another sign, then a value: capacity>=4',
+      metric: (name: string, near: string) => `there is no quantity ${name}; the nearest are ${near}`,
+    },
     checking: 'Checking…',
     cost: 'Time',
     costUnknown: 'not known beforehand',

@@ -6,7 +6,9 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
   newRun: {
     title: '新しい測定',
     readyPlan: '用意されたプラン',
-    nothing: '白紙',
+    nothing: 'プランなし（新しく作る）',
+    needsRoot: 'root 権限が必要',
+    kept: (workload) => `${workload} のプランは残してあります。${workload} を選び直すと元に戻ります。`,
     importFile: 'ファイル',
     choose: 'プランを選択…',
     workload: '測定の種類',
@@ -58,6 +60,24 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
     check: '確認',
     valid: 'このプランは実行できます。',
     invalid: (n) => `修正が必要な箇所: ${n}`,
+    showField: 'この設定を表示',
+    wants: {
+      range: (min, max) =>
+        min !== null && max !== null
+          ? `（${min} 〜 ${max}）`
+          : min !== null
+            ? `（${min} 以上）`
+            : max !== null
+              ? `（${max} 以下）`
+              : '',
+      whole: (range) => `整数で指定してください${range}`,
+      number: (range) => `数値で指定してください${range}`,
+      time: '単位を付けた時間で指定してください（例: 500ms、10s）',
+      size: '単位を付けたサイズで指定してください（例: 250kB、128KiB）',
+      rate: '単位を付けたレートで指定してください（例: 25Mbit/s）',
+      relation: '項目、>= や <= などの記号、値の順に書いてください（例: capacity>=4）',
+      metric: (name, near) => `${name} という項目はありません。近いもの: ${near}`,
+    },
     checking: '確認中…',
     cost: '所要時間',
     costUnknown: '事前には分かりません',

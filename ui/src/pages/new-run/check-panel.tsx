@@ -1,42 +1,47 @@
-// What the server says of the plan, what it costs, and the button that starts it.
+// What is wrong with the plan, what it costs, and the button that starts it.
 
 import { useWords } from '../../i18n/index.ts';
 import { Problem } from '../../parts/states.tsx';
 import type { Action } from '../../server/resource.ts';
-import type { PlanError } from '../../server/types.ts';
 import type { Draft } from './draft.ts';
+import type { Correction } from './errors.ts';
 
 interface Props {
   draft: Draft;
-  /** Errors that no field shows. */
-  otherErrors: PlanError[];
+  corrections: Correction[];
+  /** Shows the control of an error. */
+  show: (field: string) => void;
   isRoot: boolean;
   start: Action<[]>;
 }
 
-export function CheckPanel({ draft, otherErrors, isRoot, start }: Props) {
+export function CheckPanel({ draft, corrections, show, isRoot, start }: Props) {
   const t = useWords();
   const { check, isChecking } = draft;
   const lacksRoot = check?.needs_root === true && !isRoot;
   const isReady = check?.valid === true && !isChecking && !lacksRoot;
-  const state =
-    check === null || isChecking
+  const isWrong = corrections.length > 0;
+  const state = isWrong
+    ? t.newRun.invalid(corrections.length)
+    : check === null || isChecking
       ? t.newRun.checking
-      : check.valid
-        ? t.newRun.valid
-        : t.newRun.invalid(check.errors.length);
+      : t.newRun.valid;
+  const tone = isWrong ? 'bad' : check && !isChecking ? 'good' : '';
   return (
     <aside class="check-panel" aria-label={t.newRun.check}>
-      <p role="status" class={`check-state ${check && !isChecking ? (check.valid ? 'good' : 'bad') : ''}`}>
+      <p role="status" class={`check-state ${tone}`}>
         {state}
       </p>
-      {otherErrors.map((error) => (
-        <p key={error.message} class="field-error">
-          {error.line !== null && `${t.newRun.line(error.line)}: `}
-          {error.message}
-        </p>
-      ))}
-      {check?.valid && (
+      {isWrong && (
+        <ul class="corrections">
+          {corrections.map((one) => (
+            <li key={`${one.field} ${one.message}`} class="field-error">
+              <CorrectionWords one={one} show={show} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {check?.valid && !isWrong && (
         <dl class="facts">
           <div>
             <dt>{t.newRun.cost}</dt>
@@ -56,5 +61,16 @@ export function CheckPanel({ draft, otherErrors, isRoot, start }: Props) {
       </button>
       <Problem error={start.error} />
     </aside>
+  );
+}
+
+function CorrectionWords({ one, show }: { one: Correction; show: (field: string) => void }) {
+  const t = useWords();
+  const { field, label, message, line } = one;
+  if (field === null) return <>{line === null ? message : `${t.newRun.line(line)}: ${message}`}</>;
+  return (
+    <button type="button" class="link" title={t.newRun.showField} onClick={() => show(field)}>
+      <strong>{label}</strong>: {message}
+    </button>
   );
 }

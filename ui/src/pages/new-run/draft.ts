@@ -1,6 +1,6 @@
 // The plan that is being edited, as a form or as TOML, and what the server says of it.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { emptyPlan } from '../../lib/plan.ts';
 import { type ApiError, post } from '../../server/api.ts';
 import { toApiError, useDebounced } from '../../server/resource.ts';
@@ -32,6 +32,8 @@ export function useDraft(workload: string): Draft {
   const [checked, setChecked] = useState<Source | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const settled = useDebounced(source, DEBOUNCE_MS);
+  const latest = useRef(source);
+  latest.current = source;
 
   useEffect(() => {
     const abort = new AbortController();
@@ -40,6 +42,8 @@ export function useDraft(workload: string): Draft {
         setCheck(answer);
         setChecked(settled);
         setError(null);
+        // What a person has changed since then stays.
+        if (latest.current !== settled) return;
         if ('plan' in settled && answer.toml !== null) setToml(answer.toml);
         if ('toml' in settled && answer.plan !== null) setPlan(answer.plan);
       })

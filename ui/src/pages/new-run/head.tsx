@@ -36,6 +36,7 @@ export function Head(props: Props & { workloads: Workload[]; setWorkload: (name:
           onValue={props.setWorkload}
           help={workloads.find((one) => one.name === chosen)?.summary ?? undefined}
           errors={errorsOf('workload')}
+          field="workload"
         />
         <TextField
           label={t.newRun.name}
@@ -43,6 +44,7 @@ export function Head(props: Props & { workloads: Workload[]; setWorkload: (name:
           placeholder={chosen}
           onValue={(name) => setPlan(withValue(plan, ['name'], name === '' ? undefined : name))}
           errors={errorsOf('name')}
+          field="name"
         />
         <TextField
           label={t.newRun.repeats}
@@ -52,6 +54,7 @@ export function Head(props: Props & { workloads: Workload[]; setWorkload: (name:
           onValue={(typed) => setPlan(withValue(plan, ['repeats'], wholeOrText(typed)))}
           help={t.newRun.repeatsHelp}
           errors={errorsOf('repeats')}
+          field="repeats"
         />
       </div>
     </section>
@@ -84,6 +87,7 @@ export function Place(props: Props & { roles: Role[] }) {
             input={{ list: id }}
             onValue={(typed) => setPlan(withValue(plan, ['place', role.name], wishOf(typed)))}
             errors={errorsOf(`place.${role.name}`)}
+            field={`place.${role.name}`}
           />
         ))}
         <TextField
@@ -93,6 +97,7 @@ export function Place(props: Props & { roles: Role[] }) {
           value={textOf(plan.lab)}
           onValue={(typed) => setPlan(withValue(plan, ['lab'], typed === '' ? undefined : typed))}
           errors={errorsOf('lab')}
+          field="lab"
         />
       </div>
     </Fold>
@@ -118,6 +123,8 @@ export function Requirements(props: Props & { workload: Workload }) {
   const { plan, setPlan, errorsOf, workload } = props;
   const required = Array.isArray(plan.require) ? plan.require.map(textOf) : [];
   const lower = new Set(workload.metrics.filter((one) => one.better === 'lower').map((one) => one.name));
+  const wrong = required.map((_, at) => errorsOf(`require[${at}]`));
+  const errors = [...errorsOf('require'), ...wrong.flat()];
   const examples = workload.objectives.map((name) => `${name}${lower.has(name) ? '<=' : '>='}`);
   return (
     <Fold class="group" title={t.newRun.objectives} mustShow={required.length > 0}>
@@ -126,13 +133,15 @@ export function Requirements(props: Props & { workload: Workload }) {
           <option key={text} value={text} />
         ))}
       </datalist>
-      <Control label={t.newRun.objectives} help={t.newRun.objectivesHelp} errors={errorsOf('require')}>
+      <Control label={t.newRun.objectives} help={t.newRun.objectivesHelp} errors={errors} field="require">
         {(ids) => (
           <div class="rows">
             {[...required, ''].map((text, at) => (
               <input
                 key={at}
+                data-field={`require[${at}]`}
                 {...(at === 0 ? ids : { 'aria-label': t.newRun.objectives })}
+                aria-invalid={(wrong[at] ?? []).length > 0 || undefined}
                 type="text"
                 list={id}
                 spellcheck={false}

@@ -3,7 +3,6 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import { emptyPlan, errorsByField, withWorkload } from '../../lib/plan.ts';
 import { navigate } from '../../lib/router.ts';
 import { fieldsOf, object, textOf } from '../../lib/schema.ts';
 import { TextField } from '../../parts/field.tsx';
@@ -11,11 +10,13 @@ import { Loaded, Page, Problem } from '../../parts/states.tsx';
 import { Tabs } from '../../parts/tabs.tsx';
 import { get, post } from '../../server/api.ts';
 import { useAction, useResource } from '../../server/resource.ts';
-import type { Job, JsonObject, PlanError, Server, Workload } from '../../server/types.ts';
+import type { Job, JsonObject, Server, Workload } from '../../server/types.ts';
 import { tagsOf } from '../run.tsx';
 import { CheckPanel } from './check-panel.tsx';
 import { type Draft, useDraft } from './draft.ts';
+import { type Correction, showControl, useCorrections } from './errors.ts';
 import { Head, Place, Requirements } from './head.tsx';
+import { type Origins, useOrigins } from './origin.ts';
 import { Settings } from './settings.tsx';
 import { StartFrom } from './start-from.tsx';
 import { TomlEditor } from './toml.tsx';
@@ -36,35 +37,56 @@ export function NewRun() {
 function Editor({ workloads }: { workloads: Workload[] }) {
   const t = useWords();
   const draft = useDraft(FIRST_WORKLOAD);
+  const origins = useOrigins(draft);
   const server = useResource<Server>('/console');
   const [tags, setTags] = useState('');
+  const [tab, setTab] = useState('form');
+  const [words, setWords] = useState('');
+  // A new object for each request, so that the same control can be shown again.
+  const [shown, setShown] = useState<{ field: string } | null>(null);
   const workload = workloads.find((one) => one.name === draft.plan.workload) ?? null;
+  const corrections = useCorrections(draft, workload, t);
   const load = useAction(async (run: string) => {
-    draft.setToml((await get<{ toml: string }>(`/runs/${encodeURIComponent(run)}/plan`)).toml);
+    const { toml } = await get<{ toml: string }>(`/runs/${encodeURIComponent(run)}/plan`);
+    origins.begin(toml, { kind: 'other' });
   });
   useEffect(() => {
     const run = new URLSearchParams(location.search).get('run');
     if (run) load.run(run);
   }, []);
+  useEffect(() => {
+    if (shown) showControl(shown.field);
+  }, [shown]);
+  const show = (field: string) => {
+    setTab('form');
+    setWords('');
+    setShown({ field });
+  };
   const start = useAction(async () => {
     const job = await post<Job>('/jobs', { toml: draft.toml, name: null, tags: tagsOf(tags) });
     navigate(`/live/${job.id}`);
   });
-  const known = useKnownKeys(workload);
-  const errors = errorsByField(draft.check?.valid === false ? draft.check.errors : [], known);
+  const form = () => (
+    <Form
+      draft={draft}
+      origins={origins}
+      workloads={workloads}
+      workload={workload}
+      corrections={corrections}
+      search={{ words, setWords }}
+    />
+  );
   return (
     <div class="editor">
       <div>
         <Problem error={load.error} />
-        <StartFrom setToml={draft.setToml} setEmpty={() => draft.setPlan(emptyPlan(FIRST_WORKLOAD))} />
+        <StartFrom origins={origins} workloads={workloads} workload={workload?.name ?? FIRST_WORKLOAD} />
         <Tabs
           label={t.newRun.title}
+          chosen={tab}
+          onChange={setTab}
           tabs={[
-            {
-              name: 'form',
-              title: t.newRun.form,
-              show: () => <Form draft={draft} workloads={workloads} workload={workload} errors={errors} />,
-            },
+            { name: 'form', title: t.newRun.form, show: form },
             { name: 'toml', title: t.newRun.toml, show: () => <TomlEditor draft={draft} /> },
           ]}
         />
@@ -72,7 +94,8 @@ function Editor({ workloads }: { workloads: Workload[] }) {
       </div>
       <CheckPanel
         draft={draft}
-        otherErrors={errors.get(null) ?? []}
+        corrections={corrections}
+        show={show}
         isRoot={server.data?.is_root ?? true}
         start={start}
       />
@@ -80,29 +103,20 @@ function Editor({ workloads }: { workloads: Workload[] }) {
   );
 }
 
-const HEAD_KEYS = ['name', 'workload', 'repeats', 'lab', 'require'];
-
-/** Keys that have a control in the form, as errors name them. */
-function useKnownKeys(workload: Workload | null): ReadonlySet<string> {
-  return useMemo(() => {
-    const fields = workload ? fieldsOf(workload.schema) : [];
-    const roles = (workload?.roles ?? []).map((role) => `place.${role.name}`);
-    return new Set([...HEAD_KEYS, ...roles, ...fields.map((field) => `${workload?.name}.${field.key}`)]);
-  }, [workload]);
-}
-
 interface FormProps {
   draft: Draft;
+  origins: Origins;
   workloads: Workload[];
   workload: Workload | null;
-  errors: Map<string | null, PlanError[]>;
+  corrections: Correction[];
+  search: { words: string; setWords: (words: string) => void };
 }
 
-function Form({ draft, workloads, workload, errors }: FormProps) {
+function Form({ draft, origins, workloads, workload, corrections, search }: FormProps) {
   const t = useWords();
   const { plan, setPlan } = draft;
   const fields = useMemo(() => (workload ? fieldsOf(workload.schema) : []), [workload]);
-  const errorsOf = (key: string) => (errors.get(key) ?? []).map((error) => error.message);
+  const errorsOf = (key: string) => corrections.filter((one) => one.field === key).map((one) => one.message);
   const name = workload?.name ?? textOf(plan.workload);
   const setTable = (table: JsonObject) => {
     const changed = { ...plan, [name]: table };
@@ -116,17 +130,26 @@ function Form({ draft, workloads, workload, errors }: FormProps) {
         plan={plan}
         setPlan={setPlan}
         workloads={workloads}
-        setWorkload={(chosen) => setPlan(withWorkload(plan, chosen))}
+        setWorkload={(chosen) => {
+          search.setWords('');
+          origins.setWorkload(chosen);
+        }}
         errorsOf={errorsOf}
       />
+      {origins.keptFor !== null && (
+        <p class="soft" role="status">
+          {t.newRun.kept(origins.keptFor)}
+        </p>
+      )}
       <Settings
         key={name}
         fields={fields}
-        edit={{ table: object(plan[name]), setTable, errorsOf: (key) => errorsOf(`${name}.${key}`) }}
+        edit={{ table: object(plan[name]), setTable, at: name, errorsOf }}
+        {...search}
       />
       {workload && <Place plan={plan} setPlan={setPlan} roles={workload.roles} errorsOf={errorsOf} />}
       {workload && <Requirements plan={plan} setPlan={setPlan} workload={workload} errorsOf={errorsOf} />}
-      <Variants plan={plan} setPlan={setPlan} fields={fields} />
+      <Variants plan={plan} setPlan={setPlan} fields={fields} errorsOf={errorsOf} />
     </>
   );
 }

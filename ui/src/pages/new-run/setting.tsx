@@ -12,6 +12,9 @@ export interface Edit {
   /** The table that the settings are keys of. */
   table: JsonObject;
   setTable: (table: JsonObject) => void;
+  /** The key of the table in the plan, as errors name it. */
+  at: string;
+  /** The errors of a key of the plan. */
   errorsOf: (key: string) => readonly string[];
 }
 
@@ -20,6 +23,7 @@ export function SettingControl(props: { field: Field; edit: Edit; isShort?: bool
   const t = useWords();
   const { field, edit } = props;
   const value = valueAt(edit.table, field.path);
+  const key = `${edit.at}.${field.key}`;
   const set = (changed: Json | undefined) =>
     edit.setTable(withValue(edit.table, field.path as Path, changed));
   if (field.type.kind === 'tables') {
@@ -29,7 +33,8 @@ export function SettingControl(props: { field: Field; edit: Edit; isShort?: bool
         fields={field.type.fields}
         value={value}
         set={set}
-        errors={edit.errorsOf(field.key)}
+        at={key}
+        errorsOf={edit.errorsOf}
       />
     );
   }
@@ -39,7 +44,8 @@ export function SettingControl(props: { field: Field; edit: Edit; isShort?: bool
       class={`setting ${isSet ? 'is-set' : ''}`}
       label={<SettingName name={field.key} />}
       help={props.isShort ? undefined : withCode(helpOf(field, t))}
-      errors={edit.errorsOf(field.key)}
+      errors={edit.errorsOf(key)}
+      field={key}
     >
       {(ids) => <Input ids={ids} field={field} value={value} set={set} />}
     </Control>
@@ -164,19 +170,21 @@ interface TablesProps {
   fields: Field[];
   value: Json | undefined;
   set: (value: Json | undefined) => void;
-  errors: readonly string[];
+  at: string;
+  errorsOf: (key: string) => readonly string[];
 }
 
 /** A list of tables, such as the classes of `exchange`. */
-function Tables({ field, fields, value, set, errors }: TablesProps) {
+function Tables({ field, fields, value, set, at: key, errorsOf }: TablesProps) {
   const t = useWords();
   const items = Array.isArray(value) ? value : [];
+  const errors = errorsOf(key);
   const replace = (at: number, item: JsonObject | null) => {
     const changed = items.flatMap((old, index) => (index !== at ? [old] : item ? [item] : []));
     set(changed.length > 0 ? changed : undefined);
   };
   return (
-    <fieldset class="tables">
+    <fieldset class="tables" data-field={key}>
       <legend>
         <SettingName name={field.key} />
       </legend>
@@ -193,7 +201,8 @@ function Tables({ field, fields, value, set, errors }: TablesProps) {
                 edit={{
                   table: item as JsonObject,
                   setTable: (table) => replace(at, table),
-                  errorsOf: () => [],
+                  at: `${key}[${at}]`,
+                  errorsOf,
                 }}
               />
             ))}

@@ -1,7 +1,5 @@
 // All settings of a workload, in groups; a search finds one by its words.
 
-import { useState } from 'preact/hooks';
-
 import { useWords } from '../../i18n/index.ts';
 import { valueAt } from '../../lib/plan.ts';
 import type { Field } from '../../lib/schema.ts';
@@ -32,10 +30,16 @@ export function matching(fields: readonly Field[], words: string): Field[] {
   });
 }
 
-export function Settings(props: { fields: Field[]; edit: Edit }) {
+interface Props {
+  fields: Field[];
+  edit: Edit;
+  /** The words of the search: the page clears them when it shows the setting of an error. */
+  words: string;
+  setWords: (words: string) => void;
+}
+
+export function Settings({ fields, edit, words, setWords }: Props) {
   const t = useWords();
-  const [words, setWords] = useState('');
-  const { fields, edit } = props;
   const found = matching(fields, words);
   return (
     <section>
@@ -59,7 +63,7 @@ function GroupOfSettings({ group, edit }: { group: Group; edit: Edit }) {
   const usual = group.fields.filter((field) => !field.isRare);
   const rare = group.fields.filter((field) => field.isRare);
   const isSet = (field: Field) => valueAt(edit.table, field.path) !== undefined;
-  const mustShow = (field: Field) => isSet(field) || edit.errorsOf(field.key).length > 0;
+  const mustShow = (field: Field) => isSet(field) || edit.errorsOf(`${edit.at}.${field.key}`).length > 0;
   const controls = (
     <>
       <Controls fields={usual} edit={edit} />

@@ -1,12 +1,13 @@
 // Where a plan begins: a ready plan, a file, or nothing.
 
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
-import { Control, SelectField } from '../../parts/field.tsx';
+import { Control, type Option, SelectField } from '../../parts/field.tsx';
 import { Problem } from '../../parts/states.tsx';
 import { useResource } from '../../server/resource.ts';
-import type { ReadyPlan } from '../../server/types.ts';
+import type { ReadyPlan, Workload } from '../../server/types.ts';
+import type { Origins } from './origin.ts';
 
 const BYTES_MAX = 1 << 20;
 
@@ -15,17 +16,45 @@ export function paragraphs(text: string): string {
   return text.replace(/([^\n])\n(?=[^\n])/g, '$1 ');
 }
 
-export function StartFrom(props: { setToml: (toml: string) => void; setEmpty: () => void }) {
+/** The ready plans below the names of their workloads, in the order of `workloads`. */
+export function planOptions(
+  plans: readonly ReadyPlan[],
+  workloads: readonly Pick<Workload, 'name'>[],
+  needsRoot: string,
+): Option[] {
+  const place = (plan: ReadyPlan) => workloads.findIndex((one) => one.name === plan.workload);
+  return [...plans]
+    .sort((a, b) => place(a) - place(b))
+    .map((one) => ({
+      value: one.name,
+      text: `${one.title || one.name}${one.needs_root ? ` (${needsRoot})` : ''}`,
+      group: one.workload,
+    }));
+}
+
+interface Props {
+  origins: Origins;
+  workloads: Workload[];
+  /** What a plan that begins with nothing measures. */
+  workload: string;
+}
+
+export function StartFrom({ origins, workloads, workload }: Props) {
   const t = useWords();
   const plans = useResource<ReadyPlan[]>('/plans');
-  const [chosen, setChosen] = useState('');
+  const file = useRef<HTMLInputElement>(null);
+  const { origin } = origins;
+  const chosen = origin.kind === 'ready' ? origin.name : '';
+  useEffect(() => {
+    // The name of a file that the form no longer shows.
+    if (origin.kind !== 'other' && file.current) file.current.value = '';
+  }, [origin]);
   const [problem, setProblem] = useState('');
   const plan = plans.data?.find((one) => one.name === chosen);
   const choose = (name: string) => {
-    setChosen(name);
     const ready = plans.data?.find((one) => one.name === name);
-    if (ready) props.setToml(ready.toml);
-    else props.setEmpty();
+    if (ready) origins.begin(ready.toml, { kind: 'ready', name });
+    else origins.beginEmpty(workload);
   };
   const read = async (file: File | undefined) => {
     setProblem('');
@@ -40,11 +69,10 @@ export function StartFrom(props: { setToml: (toml: string) => void; setEmpty: ()
       setProblem(t.newRun.unreadable);
       return;
     }
-    setChosen('');
-    props.setToml(text);
+    origins.begin(text, { kind: 'other' });
   };
   const none = { value: '', text: t.newRun.nothing };
-  const options = (plans.data ?? []).map((one) => ({ value: one.name, text: one.title || one.name }));
+  const options = planOptions(plans.data ?? [], workloads, t.newRun.needsRoot);
   return (
     <section class="start-from">
       <div class="columns">
@@ -58,6 +86,7 @@ export function StartFrom(props: { setToml: (toml: string) => void; setEmpty: ()
           {(ids) => (
             <input
               {...ids}
+              ref={file}
               type="file"
               accept=".toml,text/plain"
               onChange={(event) => void read(event.currentTarget.files?.[0])}

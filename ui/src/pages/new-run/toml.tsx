@@ -6,6 +6,10 @@ import { useWords } from '../../i18n/index.ts';
 import { textOf } from '../../lib/schema.ts';
 import { AreaField } from '../../parts/field.tsx';
 import type { Draft } from './draft.ts';
+import { correctionsOf } from './errors.ts';
+
+/** In the text every error keeps the name of its key. */
+const NO_KEYS: ReadonlySet<string> = new Set();
 
 /** A file name of a run's name: letters, digits and dashes. */
 export function fileNameOf(name: string): string {
@@ -28,7 +32,7 @@ function saveAsFile(name: string, text: string): void {
 export function TomlEditor({ draft }: { draft: Draft }) {
   const t = useWords();
   const [isCopied, setIsCopied] = useState(false);
-  const errors = (draft.check?.errors ?? []).map((error) =>
+  const errors = correctionsOf([], draft.check?.errors ?? [], NO_KEYS, t).map((error) =>
     error.line === null ? error.message : `${t.newRun.line(error.line)}: ${error.message}`,
   );
   const copy = async () => {

@@ -11,9 +11,10 @@ interface Props {
   plan: JsonObject;
   setPlan: (plan: JsonObject) => void;
   fields: Field[];
+  errorsOf: (key: string) => readonly string[];
 }
 
-export function Variants({ plan, setPlan, fields }: Props) {
+export function Variants({ plan, setPlan, fields, errorsOf }: Props) {
   const t = useWords();
   const variants = (Array.isArray(plan.variant) ? plan.variant : []).map(object);
   const set = (changed: JsonObject[]) => {
@@ -29,6 +30,8 @@ export function Variants({ plan, setPlan, fields }: Props) {
           variant={variant}
           workload={textOf(plan.workload)}
           fields={fields}
+          at={`variant[${at}]`}
+          errorsOf={errorsOf}
           set={(changed) => set(variants.map((old, index) => (index === at ? changed : old)))}
           remove={() => set(variants.filter((_, index) => index !== at))}
         />
@@ -47,11 +50,13 @@ interface CardProps {
   variant: JsonObject;
   workload: string;
   fields: Field[];
+  at: string;
+  errorsOf: (key: string) => readonly string[];
   set: (variant: JsonObject) => void;
   remove: () => void;
 }
 
-function VariantCard({ variant, workload, fields, set, remove }: CardProps) {
+function VariantCard({ variant, workload, fields, at, errorsOf, set, remove }: CardProps) {
   const t = useWords();
   const own = object(variant[workload]);
   const settable = fields.filter((field) => field.type.kind !== 'tables');
@@ -78,7 +83,12 @@ function VariantCard({ variant, workload, fields, set, remove }: CardProps) {
               isShort
               field={field}
               // An empty text stays until the person types a value, or removes the change.
-              edit={{ table: own, setTable: (table) => setOwn(keeping(table, field)), errorsOf: () => [] }}
+              edit={{
+                table: own,
+                setTable: (table) => setOwn(keeping(table, field)),
+                at: `${at}.${workload}`,
+                errorsOf,
+              }}
             />
             <button type="button" class="quiet" onClick={() => setOwn(withValue(own, field.path, undefined))}>
               {t.common.remove}
