@@ -92,7 +92,13 @@ function CurrentPage({ route }: { route: Route }) {
     case 'home':
       return <Home />;
     case 'unknown':
-      return <Empty title={t.common.notFound} help={t.common.notFoundHelp} />;
+      return (
+        <Empty title={t.common.notFound} help={t.common.notFoundHelp}>
+          <a class="button primary" href="/">
+            {t.nav.home}
+          </a>
+        </Empty>
+      );
     case 'live':
       return <Lazy key={route.job} name="live" page={{ job: route.job }} />;
     case 'run':

@@ -1,13 +1,15 @@
 // Two or more stored runs beside each other.
 
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 
 import { useWords } from '../i18n/index.ts';
-import { number, percentChange, quantity, wordsOf } from '../lib/format.ts';
+import { number, percentChange, quantity, unitOf, wordsOf } from '../lib/format.ts';
 import { Intervals } from '../parts/intervals.tsx';
 import { Badge, Empty, Loaded, Page } from '../parts/states.tsx';
+import { get } from '../server/api.ts';
 import { useResource } from '../server/resource.ts';
-import type { ComparedRow, Comparison, Interval, Verdict } from '../server/types.ts';
+import type { ComparedRow, Comparison, Interval, RunList, Verdict } from '../server/types.ts';
+import { byAge } from './runs.tsx';
 
 const TONES: Record<Verdict, 'good' | 'bad' | 'odd' | 'calm'> = {
   better: 'good',
@@ -20,8 +22,9 @@ const TONES: Record<Verdict, 'good' | 'bad' | 'odd' | 'calm'> = {
 
 export function Compare(props: { runs: string[] }) {
   const t = useWords();
-  const ids = props.runs.map(encodeURIComponent).join(',');
+  const ids = byAge(props.runs).map(encodeURIComponent).join(',');
   const comparison = useResource<Comparison>(props.runs.length >= 2 ? `/compare?ids=${ids}` : null);
+  const failed = useFailedRuns(props.runs);
   return (
     <Page title={t.compare.title}>
       <p class="crumb">
@@ -30,34 +33,75 @@ export function Compare(props: { runs: string[] }) {
       {props.runs.length < 2 ? (
         <Empty title={t.compare.none} />
       ) : (
-        <Loaded resource={comparison}>{(data) => <Compared comparison={data} />}</Loaded>
+        <Loaded resource={comparison}>{(data) => <Compared comparison={data} failed={failed} />}</Loaded>
       )}
     </Page>
   );
 }
 
-function Compared({ comparison }: { comparison: Comparison }) {
+/** The ids of the runs that failed, as far as they are known yet. */
+function useFailedRuns(ids: readonly string[]): ReadonlySet<string> {
+  const [failed, setFailed] = useState<ReadonlySet<string>>(new Set());
+  useEffect(() => {
+    const abort = new AbortController();
+    const rowOf = async (id: string) => {
+      const { runs } = await get<RunList>(`/runs?q=${encodeURIComponent(id)}&limit=5`, abort.signal);
+      return runs.find((one) => one.id === id);
+    };
+    Promise.all(ids.map(rowOf))
+      .then((rows) => setFailed(new Set(rows.flatMap((row) => (row?.state === 'failed' ? [row.id] : [])))))
+      .catch(() => {
+        // The comparison itself says what is wrong.
+      });
+    return () => abort.abort();
+  }, [ids.join()]);
+  return failed;
+}
+
+/** Whether any of the runs has a value. */
+export const isMeasured = (row: Pick<ComparedRow, 'values'>): boolean =>
+  row.values.some((value) => value !== null && value.value !== null);
+
+/** Values of the host have no unit of their own: their names end with it. */
+export const unitIn = (row: Pick<ComparedRow, 'unit' | 'metric'>): string => row.unit || unitOf(row.metric);
+
+interface ComparedProps {
+  comparison: Comparison;
+  failed: ReadonlySet<string>;
+}
+
+function Compared({ comparison, failed }: ComparedProps) {
   const t = useWords();
   const [isShort, setIsShort] = useState(false);
   const isDifferent = (row: ComparedRow) => row.verdict !== 'equal' && row.verdict !== 'unknown';
-  const rows = comparison.rows
-    .filter((row) => row !== null)
-    .filter((row) => row.load === null || !isShort || isDifferent(row));
-  const isUnknown = comparison.verdict === 'unknown';
+  const all = comparison.rows.filter((row) => row !== null);
+  const measured = all.filter(isMeasured);
+  const leftOut = all.length - measured.length;
+  const rows = measured.filter((row) => row.load === null || !isShort || isDifferent(row));
+  const isFailed = comparison.ids.some((id) => failed.has(id));
+  const isUnknown = comparison.verdict === 'unknown' && !isFailed;
+  const names = namesOf(comparison);
   return (
     <>
       <Words comparison={comparison} />
       <ol class="compared">
         {comparison.ids.map((id, at) => (
-          <li key={id} class={`interval-${(at % 6) + 1}`}>
-            <svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true">
-              <circle cx="7" cy="7" r="4" />
-            </svg>
+          <li key={id}>
+            <Mark at={at} />
             <a href={`/runs/${id}`}>{comparison.names[at] ?? id}</a> <code>{id}</code>
             {at === 0 && <small> {t.compare.baseline}</small>}
+            {failed.has(id) && <Badge tone="bad">{t.job.states.failed}</Badge>}
           </li>
         ))}
       </ol>
+      <p>{t.compare.against(names[0] ?? '')}</p>
+      {comparison.ids.map((id, at) =>
+        failed.has(id) ? (
+          <p key={id} class="failure">
+            {t.compare.hasFailed(names[at] ?? id)}
+          </p>
+        ) : null,
+      )}
       {isUnknown && <p>{t.compare.unknownHelp}</p>}
       {comparison.notes.map((note) => (
         <p key={note} class="soft">
@@ -72,7 +116,12 @@ function Compared({ comparison }: { comparison: Comparison }) {
         />
         {t.compare.onlyChanged}
       </label>
-      {rows.length === 0 ? <p>{t.compare.nothingDiffers}</p> : <Rows rows={rows} />}
+      {rows.length === 0 ? (
+        <p>{measured.length === 0 ? t.compare.nothingMeasured : t.compare.nothingDiffers}</p>
+      ) : (
+        <Rows rows={rows} />
+      )}
+      {leftOut > 0 && <p class="soft">{t.compare.leftOut(leftOut)}</p>}
       <p class="soft">{t.compare.intervalHelp}</p>
     </>
   );
@@ -154,6 +203,7 @@ function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
   const t = useWords();
   const spans = row.values.map((value) => value && { value: value.value, interval: value.interval });
   const changes = row.others.length > 0 ? row.others : [row];
+  const unit = unitIn(row);
   const place = [
     hasVariants && row.variant,
     row.load !== null && `${t.live.load} ${number(row.load)}`,
@@ -167,7 +217,7 @@ function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
       <td class="number" data-label={t.compare.value}>
         {row.values.map((value, at) => (
           <div key={at}>
-            {quantity(value?.value, row.unit)}
+            <Mark at={at} /> {quantity(value?.value, unit)}
             <small> {value ? t.compare.n(value.n) : ''}</small>
           </div>
         ))}
@@ -175,7 +225,7 @@ function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
       <td data-label={t.compare.range}>
         <Intervals
           spans={spans}
-          label={spans.map((span) => intervalWords(span?.interval ?? null, row.unit)).join('; ')}
+          label={spans.map((span) => intervalWords(span?.interval ?? null, unit)).join('; ')}
         />
       </td>
       <td class="number" data-label={t.compare.change}>
@@ -183,7 +233,7 @@ function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
           <div key={at}>
             {percentChange(change.change_percent)}
             {change.change_interval && (
-              <small>{t.compare.difference(intervalWords(change.change_interval, row.unit))}</small>
+              <small>{t.compare.difference(intervalWords(change.change_interval, unit))}</small>
             )}
           </div>
         ))}
@@ -199,6 +249,17 @@ function Row({ row, hasVariants }: { row: ComparedRow; hasVariants: boolean }) {
         {row.reason && <small>{row.reason}</small>}
       </td>
     </tr>
+  );
+}
+
+/** The colour of a run, as in the drawings of its row. */
+function Mark({ at }: { at: number }) {
+  return (
+    <span class={`interval-${(at % 6) + 1}`}>
+      <svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true">
+        <circle cx="7" cy="7" r="4" />
+      </svg>
+    </span>
   );
 }
 

@@ -8,7 +8,7 @@ import { navigate } from '../lib/router.ts';
 import { SelectField, TextField } from '../parts/field.tsx';
 import { JobProgress, JobState } from '../parts/progress.tsx';
 import { Badge, Empty, Loaded, Page, Problem } from '../parts/states.tsx';
-import { get } from '../server/api.ts';
+import { get, remove } from '../server/api.ts';
 import { isUnderWay, useEndedJobs, useJobs } from '../server/jobs.ts';
 import { useAction, useDebounced, useResource } from '../server/resource.ts';
 import type { RunList, RunRow, Workload } from '../server/types.ts';
@@ -45,7 +45,7 @@ export function Runs() {
       <FilterForm filter={filter} setFilter={setFilter} />
       <Loaded resource={runs}>
         {(data) => {
-          if (data.runs.length > 0) return <RunTable first={data} filter={settled} />;
+          if (data.runs.length > 0) return <RunTable first={data} filter={settled} reload={runs.reload} />;
           return isFiltered ? (
             <Empty title={t.runs.noMatch} help={t.runs.noMatchHelp}>
               <button type="button" onClick={clear}>
@@ -118,7 +118,7 @@ function FilterForm(props: { filter: Filter; setFilter: (filter: Filter) => void
   );
 }
 
-function RunTable(props: { first: RunList; filter: Filter }) {
+function RunTable(props: { first: RunList; filter: Filter; reload: () => void }) {
   const t = useWords();
   const [older, setOlder] = useState<RunRow[]>([]);
   const [next, setNext] = useState(props.first.next);
@@ -141,6 +141,7 @@ function RunTable(props: { first: RunList; filter: Filter }) {
   const columns = t.runs.columns;
   return (
     <>
+      <p class="soft">{t.runs.tickHelp}</p>
       <table class="runs">
         <thead>
           <tr>
@@ -163,7 +164,16 @@ function RunTable(props: { first: RunList; filter: Filter }) {
           {t.runs.more}
         </button>
       )}
-      {selected.size > 0 && <Selection selected={selected} clear={() => setSelected(new Set())} />}
+      {selected.size > 0 && (
+        <Selection
+          selected={selected}
+          clear={() => setSelected(new Set())}
+          onRemoved={() => {
+            setSelected(new Set());
+            props.reload();
+          }}
+        />
+      )}
     </>
   );
 }
@@ -188,7 +198,9 @@ function Row(props: { run: RunRow; isSelected: boolean; toggle: (id: string) => 
         </small>
       </td>
       <td class="run-answer">
-        {run.state === 'interrupted' && <Badge tone="odd">{t.run.interrupted}</Badge>} {run.answer}
+        {run.state === 'interrupted' && <Badge tone="odd">{t.run.interrupted}</Badge>}{' '}
+        {run.state === 'failed' && <Badge tone="bad">{t.job.states.failed}</Badge>}{' '}
+        {run.answer !== 'failed' && run.answer}
         <LimitOf run={run} />
         {run.note && <small>{run.note}</small>}
       </td>
@@ -211,9 +223,22 @@ export function LimitOf({ run }: { run: RunRow }) {
   return <span class="soft"> · {t.runs.limit(run.limit)}</span>;
 }
 
-function Selection(props: { selected: ReadonlySet<string>; clear: () => void }) {
+/** Ids begin with the date and time in UTC, so that the older run comes first and is the baseline. */
+export const byAge = (ids: Iterable<string>): string[] => [...ids].sort();
+
+interface SelectionProps {
+  selected: ReadonlySet<string>;
+  clear: () => void;
+  onRemoved: () => void;
+}
+
+function Selection(props: SelectionProps) {
   const t = useWords();
   const count = props.selected.size;
+  const erase = useAction(async () => {
+    for (const id of props.selected) await remove(`/runs/${encodeURIComponent(id)}`);
+    props.onRemoved();
+  });
   return (
     <div class="selection" role="status">
       <span>{count < 2 ? t.runs.selectMore : t.runs.selected(count)}</span>
@@ -221,13 +246,22 @@ function Selection(props: { selected: ReadonlySet<string>; clear: () => void }) 
         type="button"
         class="primary"
         disabled={count < 2}
-        onClick={() => navigate(`/compare?ids=${[...props.selected].map(encodeURIComponent).join(',')}`)}
+        onClick={() => navigate(`/compare?ids=${byAge(props.selected).map(encodeURIComponent).join(',')}`)}
       >
-        {t.runs.compare(count)}
+        {count < 2 ? t.runs.compareNone : t.runs.compare(count)}
+      </button>
+      <button
+        type="button"
+        class="danger"
+        disabled={erase.isRunning}
+        onClick={() => confirm(t.runs.removeSure(count)) && erase.run()}
+      >
+        {t.runs.remove(count)}
       </button>
       <button type="button" onClick={props.clear}>
         {t.runs.clearSelection}
       </button>
+      <Problem error={erase.error} />
     </div>
   );
 }

@@ -14,6 +14,9 @@ const TONES = {
   interrupted: 'odd',
 } as const;
 
+/** Less time than this would be printed as `0 s`. */
+const LEAST_LEFT_S = 0.5;
+
 export function JobState(props: { job: Job }) {
   const t = useWords();
   return <Badge tone={TONES[props.job.state]}>{t.job.states[props.job.state]}</Badge>;
@@ -23,7 +26,12 @@ export function JobState(props: { job: Job }) {
 export function JobProgress(props: { job: Job }) {
   const t = useWords();
   const { job } = props;
-  const left = job.left_s === null ? t.job.leftUnknown : t.job.left(duration(job.left_s));
+  const left =
+    job.left_s === null
+      ? t.job.leftUnknown
+      : job.left_s < LEAST_LEFT_S
+        ? t.job.ending
+        : t.job.left(duration(job.left_s));
   const words =
     job.state === 'queued'
       ? t.job.waits(job.position ?? 1)

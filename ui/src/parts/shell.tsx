@@ -18,8 +18,8 @@ const PAGES = [
 ] as const;
 
 /** The page that is marked while another one below it is shown. */
-function markedPage(route: Route): string {
-  return route.page === 'run' || route.page === 'compare' ? 'runs' : route.page;
+export function markedPage(route: Route): string {
+  return ['run', 'compare', 'live'].includes(route.page) ? 'runs' : route.page;
 }
 
 export function Shell(props: { route: Route; onLogOut: () => void; children: ComponentChildren }) {

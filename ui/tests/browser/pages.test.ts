@@ -78,8 +78,13 @@ test('a setting is applied for a time and undone', { skip: !isRoot && 'needs roo
   const field = page.locator('#changes').getByLabel(SETTING);
 
   await field.fill('7');
-  await page.getByRole('button', { name: 'Apply for this time' }).click();
-  await page.locator('#changes [role=alert], #changes .field-error').waitFor();
+  await page.locator('#changes .field-error').getByText('allowed: 0 (off) or 1 (on)').waitFor();
+  const apply = page.getByRole('button', { name: 'Apply for this time' });
+  assert.ok(await apply.isDisabled(), 'a value out of range cannot be applied');
+  await assert.rejects(
+    server.call('POST', '/settings/set', { settings: { [SETTING]: '7' }, for_s: 60 }),
+    /4\d\d/,
+  );
   assert.equal(await valueNow(SETTING), old, 'a value out of range changes nothing');
 
   await field.fill(changed);
@@ -93,6 +98,41 @@ test('a setting is applied for a time and undone', { skip: !isRoot && 'needs roo
   await page.context().close();
 });
 
+test('trials of settings say what cannot be tried before they start', async () => {
+  const { page, problems } = await openPage(browser, server.address);
+  await page.getByRole('link', { name: 'Tune' }).click();
+  const plan = page.getByLabel('Plan that judges');
+  const names = await plan
+    .locator('option')
+    .evaluateAll((all) => all.map((one) => (one as HTMLOptionElement).value));
+  assert.ok(names.includes('buffers-long-path') && !names.includes('daq-8x125'), `${names}`);
+  await plan.selectOption('player-limited');
+  const start = page.getByRole('button', { name: 'Start the trials' });
+  const settings = page.getByLabel('Settings to try');
+  await page.getByText('There is no setting').waitFor({ state: 'detached' });
+  await settings.fill('tcp_sak=1');
+  await page.getByText(/There is no setting tcp_sak; the nearest are tcp_sack/).waitFor();
+  assert.ok(await start.isDisabled());
+  await settings.fill('');
+  await page.getByLabel('Add a setting…').selectOption('net.ipv4.tcp_sack');
+  assert.match(await settings.inputValue(), /^tcp_sack=\d$/);
+  await page.getByLabel('Quantity that decides').fill('stall');
+  await page.getByText(/the nearest are stalls/).waitFor();
+  assert.ok(await start.isDisabled());
+  await page.getByLabel('Quantity that decides').fill('stalls');
+  assert.equal(await page.locator('.auto .field-error').count(), 0);
+  assert.deepEqual(problems, []);
+  await page.context().close();
+});
+
+test('a page that does not exist leads back to the start', async () => {
+  const { page } = await openPage(browser, server.address);
+  await page.goto(`${server.origin}/nonsense`);
+  await page.locator('main').getByRole('link', { name: 'Start' }).click();
+  await page.getByRole('heading', { name: 'Measure this machine' }).waitFor();
+  await page.context().close();
+});
+
 test('the verdict of a policy is shown before it is applied', async () => {
   const { page, problems } = await openPage(browser, server.address);
   await page.getByRole('link', { name: 'QoS' }).click();
@@ -102,9 +142,17 @@ test('the verdict of a policy is shown before it is applied', async () => {
   await text.fill((await text.inputValue()).replace('"500ms"', '"30ms"'));
   await page.locator('.verdicts').getByText('impossible', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Apply although a target is missed' }).waitFor();
+  await page.getByText('queue of eth0').waitFor();
   await text.fill('nonsense');
   await page.locator('.policy-verdict [role=alert]').waitFor();
   assert.ok(await page.getByRole('button', { name: 'Apply this policy' }).isDisabled());
+  // The example stays within reach, and what was written is not lost without a question.
+  page.once('dialog', (dialog) => void dialog.dismiss());
+  await page.getByRole('button', { name: 'Use the example' }).click();
+  assert.equal(await text.inputValue(), 'nonsense');
+  page.once('dialog', (dialog) => void dialog.accept());
+  await page.getByRole('button', { name: 'Use the example' }).click();
+  await page.locator('.verdicts').getByText('guaranteed').waitFor();
   assert.deepEqual(problems, []);
   await page.context().close();
 });

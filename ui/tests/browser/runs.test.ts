@@ -146,13 +146,60 @@ test('two runs are found, chosen and compared, with intervals and a verdict', as
   await page.getByRole('link', { name: 'Runs', exact: true }).click();
   await page.getByLabel('Search').fill('pair');
   await page.waitForFunction(() => document.querySelectorAll('table.runs tbody tr').length === 2);
-  for (const name of ['pair two', 'pair one'])
-    await page.getByRole('checkbox', { name: new RegExp(name) }).check();
+  await page.getByText('Tick runs to compare or delete them.').waitFor();
+  await page.getByRole('checkbox', { name: /pair two/ }).check();
+  assert.ok(await page.getByRole('button', { name: 'Compare', exact: true }).isDisabled());
+  await page.getByRole('checkbox', { name: /pair one/ }).check();
   await page.getByRole('button', { name: 'Compare 2 runs' }).click();
   await page.waitForSelector('table.comparison tbody tr');
   assert.ok(((await page.textContent('.answer')) ?? '').length > 10, 'the verdict is a sentence');
   assert.ok((await page.locator('svg.intervals line').count()) >= 2);
   assert.match((await page.textContent('table.comparison')) ?? '', /n = 3/);
+  // The older run is the baseline, although it was ticked last.
+  await page.getByText('Changes are against pair one, the older run.').waitFor();
+  assert.match((await page.textContent('table.comparison')) ?? '', /page cache.*[GM]B/);
+  await page.getByText(/\d+ quantities that no run has are left out/).waitFor();
+  assert.deepEqual(problems, []);
+  await page.context().close();
+});
+
+test('a run that failed says why, and nothing of what it did not measure', async () => {
+  const failing =
+    'workload = "transfer"\nname = "no server"\n[transfer]\ntime = "300ms"\nhost = "127.0.0.1:9"\n';
+  const job = await runPlan(server, failing);
+  assert.equal(job.state, 'failed');
+  const good = await runPlan(server, 'workload = "transfer"\nname = "works"\n[transfer]\ntime = "300ms"\n');
+  const { page, problems } = await openPage(browser, server.address);
+  await page.goto(`${server.origin}/live/${job.id}`);
+  await page.getByText('The run failed.').waitFor();
+  await page.getByText(/Connection refused/).waitFor();
+  const text = (await page.textContent('main')) ?? '';
+  for (const empty of [
+    'not known',
+    'first sample',
+    'No trial',
+    'Measured now',
+    'Run it again',
+    'Read the report',
+  ]) {
+    assert.ok(!text.includes(empty), `"${empty}" is said of nothing: ${text}`);
+  }
+  assert.equal(await page.locator('nav [aria-current]').textContent(), 'Runs');
+  await page.getByRole('link', { name: 'Change it and run it' }).click();
+  await page.getByLabel('Name of the run').waitFor();
+  await page.getByText('The plan is valid').waitFor();
+  assert.equal(await page.getByLabel('Name of the run').inputValue(), 'no server');
+
+  await page.goto(`${server.origin}/runs`);
+  await page.locator('table.runs .badge-bad').getByText('failed').waitFor();
+  await page.goto(`${server.origin}/compare?ids=${good.run},${job.run}`);
+  await page.getByText('no server failed, so what it did not measure cannot be compared.').waitFor();
+
+  await page.goto(`${server.origin}/runs`);
+  await page.getByRole('checkbox', { name: /no server/ }).check();
+  page.once('dialog', (dialog) => void dialog.accept());
+  await page.getByRole('button', { name: 'Delete this run' }).click();
+  await page.getByRole('checkbox', { name: /no server/ }).waitFor({ state: 'detached' });
   assert.deepEqual(problems, []);
   await page.context().close();
 });

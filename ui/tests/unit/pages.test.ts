@@ -5,15 +5,19 @@ import { en } from '../../src/i18n/en/index.ts';
 import { preferred } from '../../src/i18n/index.ts';
 import { ja } from '../../src/i18n/ja/index.ts';
 import { routeOf } from '../../src/lib/router.ts';
-import { namesOf, verdictOf } from '../../src/pages/compare.tsx';
+import { isMeasured, namesOf, unitIn, verdictOf } from '../../src/pages/compare.tsx';
 import { chartsOf, groupOf, LiveModel } from '../../src/pages/live/model.ts';
-import { isBrokenOff } from '../../src/pages/live/outcome.tsx';
+import { hasMeasured, isBrokenOff } from '../../src/pages/live/outcome.tsx';
+import { planOptions } from '../../src/pages/new-run/start-from.tsx';
 import { sumOf } from '../../src/pages/qos/in-force.tsx';
+import { byAge } from '../../src/pages/runs.tsx';
 import { isChanged } from '../../src/pages/tune/setting-table.tsx';
+import { inGroups } from '../../src/parts/field.tsx';
 import { positionsOf } from '../../src/parts/intervals.tsx';
+import { markedPage } from '../../src/parts/shell.tsx';
 import { withJob } from '../../src/server/jobs.ts';
 import { tokenOf } from '../../src/server/session.ts';
-import type { ComparedRow, Job, QosSocket, Verdict } from '../../src/server/types.ts';
+import type { ComparedRow, Job, QosSocket, ReadyPlan, Verdict } from '../../src/server/types.ts';
 
 test('addresses name pages', () => {
   assert.deepEqual(routeOf('/', ''), { page: 'home' });
@@ -144,4 +148,52 @@ test('the verdict on a run is that of its results, not of single loads', () => {
 test('runs of one name are told apart by their ids', () => {
   const ids = ['r1', 'r2', 'r3'];
   assert.deepEqual(namesOf({ ids, names: ['a', 'b', 'a'] }), ['a (r1)', 'b', 'a (r3)']);
+});
+
+test('the older run is the baseline, in whatever order runs were ticked', () => {
+  const [old, young] = ['20261128-123729-g66u', '20261128-123733-aaaa'];
+  assert.deepEqual(byAge(new Set([young, old])), [old, young]);
+});
+
+test('a row without any value is left out, and values of the host have the unit of their name', () => {
+  const value = (number: number | null) => ({ value: number, interval: null, n: 0 });
+  assert.equal(isMeasured({ values: [value(null), null] }), false);
+  assert.equal(isMeasured({ values: [null, value(0)] }), true);
+  assert.equal(unitIn({ unit: '', metric: 'page_cache_bytes' }), 'B');
+  assert.equal(unitIn({ unit: '', metric: 'steal_percent' }), '%');
+  assert.equal(unitIn({ unit: 'flows', metric: 'capacity' }), 'flows');
+  assert.equal(unitIn({ unit: '', metric: 'datagrams_sent' }), '');
+});
+
+test('a run that failed before its first trial has measured nothing', () => {
+  const end = (value: number | null) =>
+    ({ variants: [{ name: 'default', capacity: { value, unit: '', interval: [null, null] } }] }) as never;
+  assert.equal(hasMeasured({ trialCount: 0, end: null }), false);
+  assert.equal(hasMeasured({ trialCount: 0, end: end(null) }), false);
+  assert.equal(hasMeasured({ trialCount: 0, end: end(0) }), true);
+  assert.equal(hasMeasured({ trialCount: 1, end: null }), true);
+});
+
+test('pages below another mark it in the menu', () => {
+  assert.equal(markedPage(routeOf('/live/j1', '')), 'runs');
+  assert.equal(markedPage(routeOf('/compare', '?ids=a,b')), 'runs');
+  assert.equal(markedPage(routeOf('/new', '')), 'new');
+});
+
+test('ready plans are listed by workload, with what they need', () => {
+  const ready = (name: string, workload: string, needs_root: boolean) =>
+    ({ name, workload, needs_root, title: '' }) as ReadyPlan;
+  const plans = [ready('a', 'daq', true), ready('b', 'transfer', false), ready('c', 'daq', false)];
+  const options = planOptions(plans, [{ name: 'transfer' }, { name: 'daq' }], 'needs root');
+  assert.deepEqual(
+    inGroups([{ value: '', text: 'none' }, ...options]).map(({ group, members }) => [
+      group,
+      ...members.map((one) => one.text),
+    ]),
+    [
+      [undefined, 'none'],
+      ['transfer', 'b'],
+      ['daq', 'a (needs root)', 'c'],
+    ],
+  );
 });

@@ -101,6 +101,7 @@ export const en = {
     waits: (n: number) => (n <= 1 ? 'next in the queue' : `number ${n} in the queue`),
     left: (words: string) => `${words} left at most`,
     leftUnknown: 'time left not known',
+    ending: 'about to end',
     elapsed: (words: string) => `${words} so far`,
   },
   live: {
@@ -130,6 +131,7 @@ export const en = {
     verdicts: { pass: 'pass', fail: 'fail', invalid: 'invalid' } as Record<string, string>,
     why: 'Result, or why not',
     charts: 'Measured now',
+    chartsAfter: 'What was measured',
     noSamples: 'The charts begin with the first sample.',
     groups: {
       load: 'Load offered',

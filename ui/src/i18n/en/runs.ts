@@ -104,7 +104,12 @@ export const runs = {
     select: (name: string) => `Select ${name} to compare`,
     selected: (n: number) => `${n} selected`,
     selectMore: 'Select another run of the same workload to compare.',
+    tickHelp: 'Tick runs to compare or delete them.',
     compare: (n: number) => `Compare ${n} runs`,
+    compareNone: 'Compare',
+    remove: (n: number) => (n === 1 ? 'Delete this run' : `Delete ${n} runs`),
+    removeSure: (n: number) =>
+      `Delete ${count(n, 'run', 'runs')} with all measurements? This cannot be undone.`,
     clearSelection: 'Clear',
     more: 'Show older runs',
     queue: 'Under way and waiting',
@@ -160,6 +165,11 @@ export const runs = {
     intervalHelp:
       'The bar spans the least and the greatest repetition of each run, of a capacity what its trials allow; the mark is the median. All bars of a row have one scale. n: repetitions.',
     baseline: 'baseline',
+    against: (name: string) => `Changes are against ${name}, the older run.`,
+    hasFailed: (name: string) => `${name} failed, so what it did not measure cannot be compared.`,
+    leftOut: (n: number) =>
+      `${count(n, 'quantity that no run has is', 'quantities that no run has are')} left out.`,
+    nothingMeasured: 'No run has a quantity that can be compared.',
     value: 'Value',
   },
 };

@@ -88,6 +88,9 @@ export const tools = {
     replaceMissed: 'Replace the policy in force although a target is missed',
     applied: 'The policy is in force.',
     example: 'Use the example',
+    exampleSure: 'Replace what is written by the example?',
+    applyHelp: (interfaceName: string | null) =>
+      `Applying changes sockets of running programs and the queue of ${interfaceName ?? 'the interface that the policy names'}. Ending the policy undoes this.`,
     checking: 'Judging…',
     allocate: (usable: string, interfaceName: string) => `${usable} of ${interfaceName} can be allocated.`,
     problems: 'Problems',
@@ -147,6 +150,10 @@ export const tools = {
     autoHelp:
       'Measures a plan with the settings as they are and with others, in turn, and says whether a setting helps. Nothing is kept.',
     autoPlan: 'Plan that judges',
+    autoPlanHelp: 'Only plans with one variant can judge.',
+    addSetting: 'Add a setting…',
+    unknownSetting: (name: string, near: string) => `There is no setting ${name}; the nearest are ${near}.`,
+    candidateForm: (line: string) => `Write ${line}=VALUE.`,
     autoSettings: 'Settings to try',
     autoSettingsHelp:
       'One candidate per line, such as tcp_notsent_lowat=131072. Empty: buffer sizes, if buffers are the limit.',

@@ -101,6 +101,7 @@ export const ja: Dictionary = {
     waits: (n) => (n <= 1 ? '次に開始' : `${n} 番目に開始`),
     left: (words) => `残り最大 ${words}`,
     leftUnknown: '残り時間は不明',
+    ending: 'まもなく終了',
     elapsed: (words) => `経過 ${words}`,
   },
   live: {
@@ -130,6 +131,7 @@ export const ja: Dictionary = {
     verdicts: { pass: '合格', fail: '不合格', invalid: '無効' },
     why: '結果または理由',
     charts: '現在の測定値',
+    chartsAfter: '測定値',
     noSamples: '最初の測定値が届くとグラフを表示します。',
     groups: {
       load: 'かけている負荷',

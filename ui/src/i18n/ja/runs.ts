@@ -103,7 +103,11 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
     select: (name) => `${name} を比較対象に選ぶ`,
     selected: (n) => `${n} 件を選択中`,
     selectMore: '同じ種類の測定をもう 1 つ選ぶと比較できます。',
+    tickHelp: '測定にチェックを付けると、比較または削除できます。',
     compare: (n) => `${n} 件を比較`,
+    compareNone: '比較',
+    remove: (n) => (n === 1 ? 'この測定を削除' : `${n} 件を削除`),
+    removeSure: (n) => `${n} 件の測定とそのデータを削除しますか。元に戻せません。`,
     clearSelection: '選択を解除',
     more: '以前の測定を表示',
     queue: '測定中と待機中',
@@ -159,6 +163,10 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
     intervalHelp:
       '横線は各測定の反復の最小値から最大値まで（容量の場合は試行から考えられる範囲）、印は中央値です。同じ行の目盛りは共通です。n は反復回数です。',
     baseline: '基準',
+    against: (name) => `変化は、古いほうの測定「${name}」を基準とします。`,
+    hasFailed: (name) => `「${name}」は失敗したため、測定できなかった項目は比較できません。`,
+    leftOut: (n) => `どの測定にも値がない ${n} 項目は省いています。`,
+    nothingMeasured: '比較できる項目がありません。',
     value: '値',
   },
 };

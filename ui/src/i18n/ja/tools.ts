@@ -89,6 +89,9 @@ export const tools: Pick<Dictionary, 'hosts' | 'qos' | 'tune'> = {
     replaceMissed: '目標を満たさないまま、適用中のポリシーを置き換える',
     applied: 'ポリシーを適用しました。',
     example: '例を使う',
+    exampleSure: '書いた内容を例に置き換えますか。',
+    applyHelp: (name) =>
+      `適用すると、動作中のプログラムのソケットと${name === null ? 'ポリシーに書いたインターフェース' : ` ${name} `}のキューを変更します。ポリシーを終了すると元に戻ります。`,
     checking: '判定中…',
     allocate: (usable, name) => `${name} のうち ${usable} を割り当てられます。`,
     problems: '問題',
@@ -148,6 +151,10 @@ export const tools: Pick<Dictionary, 'hosts' | 'qos' | 'tune'> = {
     autoHelp:
       '現在の設定とほかの設定で交互にプランを測定し、設定が効くかどうかを判定します。変更は残りません。',
     autoPlan: '判定に使うプラン',
+    autoPlanHelp: '条件が 1 つだけのプランを使えます。',
+    addSetting: '設定を追加…',
+    unknownSetting: (name, near) => `${name} という設定はありません。近いもの: ${near}`,
+    candidateForm: (line) => `${line}=値 の形で書いてください。`,
     autoSettings: '試す設定',
     autoSettingsHelp:
       '1 行に 1 つ書きます（例: tcp_notsent_lowat=131072）。空欄の場合、バッファーが限界ならその大きさを試します。',

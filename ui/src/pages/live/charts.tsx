@@ -5,14 +5,17 @@ import type { SampleRing } from '../../lib/ring.ts';
 import { Chart } from '../../parts/chart.tsx';
 import { chartsOf } from './model.ts';
 
-export function Charts(props: { ring: SampleRing; loadUnit: string }) {
+export function Charts(props: { ring: SampleRing; loadUnit: string; isOver: boolean }) {
   const t = useWords();
-  const { ring, loadUnit } = props;
+  const { ring, loadUnit, isOver } = props;
+  const title = isOver ? t.live.chartsAfter : t.live.charts;
+  // No sample will come any more.
+  if (isOver && ring.points() === 0) return null;
   const caption = t.live.samples(ring.samples, ring.samplesPerPoint);
   const times = ring.timesS();
   return (
-    <section aria-label={t.live.charts}>
-      <h2>{t.live.charts}</h2>
+    <section aria-label={title}>
+      <h2>{title}</h2>
       {ring.points() === 0 ? (
         <p class="soft">{t.live.noSamples}</p>
       ) : (

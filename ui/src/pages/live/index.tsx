@@ -86,8 +86,8 @@ export function Live(props: { job: string }) {
       ) : (
         <UnderWay job={job} model={model} connection={connection} />
       )}
-      <Charts ring={model.ring} loadUnit={job.unit ?? ''} />
-      <Trials model={model} unit={job.unit ?? ''} />
+      <Charts ring={model.ring} loadUnit={job.unit ?? ''} isOver={isOver} />
+      {(!isOver || model.trialCount > 0) && <Trials model={model} unit={job.unit ?? ''} />}
     </>
   );
 }

@@ -12,9 +12,16 @@ import type { Job } from '../../server/types.ts';
 import type { LiveModel } from './model.ts';
 import { TuneAnswer } from './tune-answer.tsx';
 
+/** Whether anything was measured. Pure, so that it can be tested. */
+export function hasMeasured(model: Pick<LiveModel, 'end' | 'trialCount'>): boolean {
+  return model.trialCount > 0 || (model.end?.variants ?? []).some((one) => one.capacity?.value != null);
+}
+
 export function Outcome(props: { job: Job; model: LiveModel }) {
   const t = useWords();
   const { job, model } = props;
+  // Of a run that failed before its first trial, there is no answer, no report and nothing to doubt.
+  const isShown = job.state !== 'failed' || hasMeasured(model);
   const words =
     job.state === 'failed'
       ? t.live.failed
@@ -26,18 +33,20 @@ export function Outcome(props: { job: Job; model: LiveModel }) {
       <p class="soft">{words}</p>
       {job.message && <p class={job.state === 'failed' ? 'failure' : ''}>{job.message}</p>}
       {job.answer && <TuneAnswer answer={job.answer} />}
-      {model.end?.variants.map((variant) => (
-        <VariantAnswer key={variant.name} variant={variant} model={model} />
-      ))}
-      <Doubts model={model} />
+      {isShown &&
+        model.end?.variants.map((variant) => (
+          <VariantAnswer key={variant.name} variant={variant} model={model} />
+        ))}
+      {isShown && <Doubts model={model} />}
       <p class="buttons">
-        {job.run && (
+        {job.run && isShown && (
           <a class="button primary" href={`/runs/${job.run}`}>
             {t.live.openReport}
           </a>
         )}
         {job.run && isBrokenOff(job, model) && <Continue run={job.run} />}
-        {job.run && <RunAgain run={job.run} />}
+        {job.run && job.state === 'failed' && <ChangeAndRun run={job.run} isFirst={!isShown} />}
+        {job.run && isShown && <RunAgain run={job.run} />}
       </p>
     </section>
   );
@@ -58,6 +67,16 @@ export function RunAgain(props: { run: string }) {
     return post<Job>('/jobs', { toml, name: null, tags: [] });
   };
   return <StartJob title={t.live.runAgain} ask={ask} />;
+}
+
+/** The stored plan in the form, to correct it. */
+function ChangeAndRun(props: { run: string; isFirst: boolean }) {
+  const t = useWords();
+  return (
+    <a class={`button ${props.isFirst ? 'primary' : ''}`} href={`/new?run=${encodeURIComponent(props.run)}`}>
+      {t.run.edit}
+    </a>
+  );
 }
 
 /** Measures what is left of a run that broke off. */

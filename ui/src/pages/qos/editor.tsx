@@ -68,6 +68,10 @@ export function PolicyEditor({ inForce, onApply }: { inForce: QosRecord[]; onApp
     keep(KEY, text);
     setToml(text);
   };
+  // What a person has written is not replaced without a question.
+  const begin = () => {
+    if (toml.trim() === '' || confirm(t.qos.exampleSure)) edit(EXAMPLE);
+  };
   return (
     <section class="policy">
       <div>
@@ -81,17 +85,16 @@ export function PolicyEditor({ inForce, onApply }: { inForce: QosRecord[]; onApp
           rows={22}
           isCode
         />
-        {toml.trim() === '' && (
-          <button type="button" onClick={() => edit(EXAMPLE)}>
-            {t.qos.example}
-          </button>
-        )}
+        <button type="button" disabled={toml === EXAMPLE} onClick={begin}>
+          {t.qos.example}
+        </button>
       </div>
       <div class="policy-verdict" aria-live="polite">
         <h2>{t.qos.verdict}</h2>
         {toml.trim() !== '' && !isCurrent && <p class="soft">{t.qos.checking}</p>}
         {isCurrent && <Problem error={judged.error} />}
         {check && <Verdicts check={check} />}
+        <p class="soft">{t.qos.applyHelp(check?.bottleneck.interface ?? null)}</p>
         <p class="buttons">
           <button
             type="button"

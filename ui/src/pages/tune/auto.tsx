@@ -1,33 +1,48 @@
 // Trials that decide whether a setting helps a workload.
 
-import { useState } from 'preact/hooks';
+import { useId, useState } from 'preact/hooks';
 
-import { useWords } from '../../i18n/index.ts';
+import { type Dictionary, useWords } from '../../i18n/index.ts';
+import { nearest } from '../../lib/near.ts';
 import { navigate } from '../../lib/router.ts';
 import { AreaField, SelectField, TextField } from '../../parts/field.tsx';
 import { Loaded, Problem } from '../../parts/states.tsx';
 import { ApiError, post } from '../../server/api.ts';
 import { useAction, useResource } from '../../server/resource.ts';
-import type { Job, ReadyPlan } from '../../server/types.ts';
-import { paragraphs } from '../new-run/start-from.tsx';
+import type { Job, ReadyPlan, Setting, Workload } from '../../server/types.ts';
+import { paragraphs, planOptions } from '../new-run/start-from.tsx';
+import { type CandidateProblem, candidateProblems, settingOf, shortName } from './values.ts';
 
 /** Workloads whose trials a setting of the network can change. */
 const JUDGES = ['transfer', 'exchange', 'daq', 'stream', 'files'];
 
-export function AutoForm({ isRoot }: { isRoot: boolean }) {
+export function AutoForm({ isRoot, settings }: { isRoot: boolean; settings: Setting[] }) {
   const t = useWords();
   const plans = useResource<ReadyPlan[]>('/plans');
   return (
     <section>
       <h2>{t.tune.auto}</h2>
       <p class="soft">{t.tune.autoHelp}</p>
-      <Loaded resource={plans}>{(data) => <Form plans={data} isRoot={isRoot} />}</Loaded>
+      <Loaded resource={plans}>{(data) => <Form plans={data} isRoot={isRoot} settings={settings} />}</Loaded>
     </section>
   );
 }
 
-function Form({ plans, isRoot }: { plans: ReadyPlan[]; isRoot: boolean }) {
+/** How many variants a plan has, by its text: without any, the plan itself is the only one. */
+export function variantsOf(toml: string): number {
+  return toml.split('\n').filter((line) => /^\s*\[\[\s*variant\s*\]\]/.test(line)).length || 1;
+}
+
+interface FormProps {
+  plans: ReadyPlan[];
+  isRoot: boolean;
+  settings: Setting[];
+}
+
+function Form({ plans, isRoot, settings }: FormProps) {
   const t = useWords();
+  const metricsId = useId();
+  const workloads = useResource<Workload[]>('/workloads');
   const [name, setName] = useState('');
   const [candidates, setCandidates] = useState('');
   const [metric, setMetric] = useState('');
@@ -42,9 +57,21 @@ function Form({ plans, isRoot }: { plans: ReadyPlan[]; isRoot: boolean }) {
     const job = await post<Job>('/jobs', { tune, name: null, tags: [] });
     navigate(`/live/${job.id}`);
   });
-  const options = plans
-    .filter((one) => JUDGES.includes(one.workload))
-    .map((one) => ({ value: one.name, text: one.title || one.name }));
+  const judges = plans.filter((one) => JUDGES.includes(one.workload) && variantsOf(one.toml) === 1);
+  const options = planOptions(judges, workloads.data ?? [], t.newRun.needsRoot);
+  const metrics = workloads.data?.find((one) => one.name === plan?.workload)?.metrics ?? [];
+  const unknown = metric.trim() !== '' && !metrics.some((one) => one.name === metric.trim());
+  const near = nearest(
+    metric.trim(),
+    metrics.map((one) => one.name),
+    3,
+  );
+  const goalErrors =
+    unknown && metrics.length > 0 ? [t.newRun.wants.metric(metric.trim(), near.join(', '))] : [];
+  const settingErrors = candidateProblems(candidates, settings).map((one) =>
+    candidateWords(one, settings, t),
+  );
+  const isWrong = settingErrors.length + goalErrors.length > 0;
   return (
     <form
       class="auto"
@@ -58,6 +85,7 @@ function Form({ plans, isRoot }: { plans: ReadyPlan[]; isRoot: boolean }) {
         value={name}
         options={[{ value: '', text: t.newRun.choose }, ...options]}
         onValue={setName}
+        help={t.tune.autoPlanHelp}
       />
       {plan?.about && <p class="about">{paragraphs(plan.about)}</p>}
       <AreaField
@@ -67,12 +95,57 @@ function Form({ plans, isRoot }: { plans: ReadyPlan[]; isRoot: boolean }) {
         onValue={setCandidates}
         rows={3}
         isCode
+        errors={settingErrors}
       />
-      <TextField label={t.tune.autoGoal} help={t.tune.autoGoalHelp} value={metric} onValue={setMetric} />
+      <p class="buttons">
+        <select
+          aria-label={t.tune.addSetting}
+          value=""
+          onChange={(event) => {
+            const chosen = settingOf(settings, event.currentTarget.value);
+            event.currentTarget.value = '';
+            if (chosen) setCandidates(`${candidates.trimEnd()}\n${lineOf(chosen)}`.trimStart());
+          }}
+        >
+          <option value="">{t.tune.addSetting}</option>
+          {settings
+            .filter((one) => one.scope !== 'socket' && one.value !== null)
+            .map((one) => (
+              <option key={one.name} value={one.name} title={one.meaning}>
+                {shortName(one.name)}
+              </option>
+            ))}
+        </select>
+      </p>
+      <datalist id={metricsId}>
+        {metrics.map((one) => (
+          <option key={one.name} value={one.name}>
+            {one.help}
+          </option>
+        ))}
+      </datalist>
+      <TextField
+        label={t.tune.autoGoal}
+        help={t.tune.autoGoalHelp}
+        value={metric}
+        onValue={setMetric}
+        input={{ list: metricsId }}
+        errors={goalErrors}
+      />
       <Problem error={start.error} />
-      <button type="submit" class="primary" disabled={!plan || !isRoot || start.isRunning}>
+      <button type="submit" class="primary" disabled={!plan || !isRoot || start.isRunning || isWrong}>
         {t.tune.autoStart}
       </button>
     </form>
   );
+}
+
+/** A line to change: the setting with the value that it has now. */
+const lineOf = (setting: Setting): string => `${shortName(setting.name)}=${setting.value ?? ''}`;
+
+function candidateWords(one: CandidateProblem, settings: readonly Setting[], t: Dictionary): string {
+  if (one.name === null) return t.tune.candidateForm(one.line);
+  if (one.setting) return `${one.name}: ${t.newRun.range(one.setting.range)}.`;
+  const names = settings.filter((setting) => setting.scope !== 'socket').map(({ name }) => shortName(name));
+  return t.tune.unknownSetting(one.name, nearest(shortName(one.name), names, 3).join(', '));
 }

@@ -10,6 +10,7 @@ import { post } from '../../server/api.ts';
 import { useAction } from '../../server/resource.ts';
 import type { AppliedSettings, Setting } from '../../server/types.ts';
 import type { Tray } from './index.tsx';
+import { isAllowed } from './values.ts';
 
 const TIMES_S = [60, 600, 3600];
 
@@ -29,6 +30,12 @@ export function Changes({ settings, tray, setTray, isRoot, onApply }: Props) {
     onApply();
   });
   const names = Object.keys(tray);
+  const isOutOfRange = (name: string) =>
+    isAllowed(settings.find((one) => one.name === name)?.range ?? '', tray[name] ?? '') === false;
+  const rangeErrors = (name: string) => {
+    const range = settings.find((one) => one.name === name)?.range ?? '';
+    return isOutOfRange(name) ? [t.newRun.range(range)] : [];
+  };
   if (names.length === 0) return null;
   const drop = (name: string) =>
     setTray(Object.fromEntries(Object.entries(tray).filter(([other]) => other !== name)));
@@ -45,8 +52,11 @@ export function Changes({ settings, tray, setTray, isRoot, onApply }: Props) {
               label={<code>{name}</code>}
               help={setting ? `${setting.meaning} (${setting.range})` : undefined}
               value={tray[name] ?? ''}
-              onValue={(value) => setTray({ ...tray, [name]: value })}
-              errors={isOf(name) && apply.error ? [apply.error.message] : []}
+              onValue={(value) => {
+                apply.clearError();
+                setTray({ ...tray, [name]: value });
+              }}
+              errors={isOf(name) && apply.error ? [apply.error.message] : rangeErrors(name)}
             />
             <button type="button" class="quiet" onClick={() => drop(name)}>
               {t.common.remove}
@@ -62,7 +72,12 @@ export function Changes({ settings, tray, setTray, isRoot, onApply }: Props) {
         help={t.tune.applyHelp}
       />
       {!names.some(isOf) && <Problem error={apply.error} />}
-      <button type="button" class="primary" disabled={!isRoot || apply.isRunning} onClick={() => apply.run()}>
+      <button
+        type="button"
+        class="primary"
+        disabled={!isRoot || apply.isRunning || names.some(isOutOfRange)}
+        onClick={() => apply.run()}
+      >
         {t.tune.apply}
       </button>
     </section>

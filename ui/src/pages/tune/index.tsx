@@ -51,7 +51,7 @@ export function Tune() {
           </>
         )}
       </Loaded>
-      <AutoForm isRoot={isRoot} />
+      <AutoForm isRoot={isRoot} settings={settings.data ?? []} />
     </Page>
   );
 }

@@ -6,6 +6,7 @@ import { useWords } from '../../i18n/index.ts';
 import { TextField } from '../../parts/field.tsx';
 import type { Setting } from '../../server/types.ts';
 import type { Tray } from './index.tsx';
+import { shortName } from './values.ts';
 
 interface Props {
   settings: Setting[];
@@ -61,7 +62,7 @@ function SettingItem({ setting, isChosen, choose }: ItemProps) {
     <li>
       <details>
         <summary>
-          <span class="setting-name">{name.replace(/^net\.(ipv4|core)\./, '')}</span>
+          <span class="setting-name">{shortName(name)}</span>
           <span class="setting-value">
             {value ?? <small>{scope === 'socket' ? t.tune.scopes.socket : t.tune.absent}</small>}
             {value !== null && unit && <small> {unit}</small>}
