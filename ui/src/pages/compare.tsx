@@ -3,12 +3,12 @@
 import { useEffect, useState } from 'preact/hooks';
 
 import { useWords } from '../i18n/index.ts';
-import { number, percentChange, quantity, unitOf, wordsOf } from '../lib/format.ts';
+import { moment, number, percentChange, quantity, unitOf, wordsOf } from '../lib/format.ts';
 import { Intervals } from '../parts/intervals.tsx';
 import { Badge, Empty, Loaded, Page } from '../parts/states.tsx';
 import { get } from '../server/api.ts';
 import { useResource } from '../server/resource.ts';
-import type { ComparedRow, Comparison, Interval, RunList, Verdict } from '../server/types.ts';
+import type { ComparedRow, Comparison, Interval, RunList, RunRow, Verdict } from '../server/types.ts';
 import { byAge } from './runs.tsx';
 
 const TONES: Record<Verdict, 'good' | 'bad' | 'odd' | 'calm'> = {
@@ -24,7 +24,7 @@ export function Compare(props: { runs: string[] }) {
   const t = useWords();
   const ids = byAge(props.runs).map(encodeURIComponent).join(',');
   const comparison = useResource<Comparison>(props.runs.length >= 2 ? `/compare?ids=${ids}` : null);
-  const failed = useFailedRuns(props.runs);
+  const runs = useRunRows(props.runs);
   return (
     <Page title={t.compare.title}>
       <p class="crumb">
@@ -33,15 +33,15 @@ export function Compare(props: { runs: string[] }) {
       {props.runs.length < 2 ? (
         <Empty title={t.compare.none} />
       ) : (
-        <Loaded resource={comparison}>{(data) => <Compared comparison={data} failed={failed} />}</Loaded>
+        <Loaded resource={comparison}>{(data) => <Compared comparison={data} runs={runs} />}</Loaded>
       )}
     </Page>
   );
 }
 
-/** The ids of the runs that failed, as far as they are known yet. */
-function useFailedRuns(ids: readonly string[]): ReadonlySet<string> {
-  const [failed, setFailed] = useState<ReadonlySet<string>>(new Set());
+/** The rows of the runs in the list of all runs, by their ids, as far as they are known yet. */
+function useRunRows(ids: readonly string[]): ReadonlyMap<string, RunRow> {
+  const [known, setKnown] = useState<ReadonlyMap<string, RunRow>>(new Map());
   useEffect(() => {
     const abort = new AbortController();
     const rowOf = async (id: string) => {
@@ -49,13 +49,13 @@ function useFailedRuns(ids: readonly string[]): ReadonlySet<string> {
       return runs.find((one) => one.id === id);
     };
     Promise.all(ids.map(rowOf))
-      .then((rows) => setFailed(new Set(rows.flatMap((row) => (row?.state === 'failed' ? [row.id] : [])))))
+      .then((rows) => setKnown(new Map(rows.flatMap((row) => (row ? [[row.id, row] as const] : [])))))
       .catch(() => {
         // The comparison itself says what is wrong.
       });
     return () => abort.abort();
   }, [ids.join()]);
-  return failed;
+  return known;
 }
 
 /** Whether any of the runs has a value. */
@@ -67,10 +67,10 @@ export const unitIn = (row: Pick<ComparedRow, 'unit' | 'metric'>): string => row
 
 interface ComparedProps {
   comparison: Comparison;
-  failed: ReadonlySet<string>;
+  runs: ReadonlyMap<string, RunRow>;
 }
 
-function Compared({ comparison, failed }: ComparedProps) {
+function Compared({ comparison, runs }: ComparedProps) {
   const t = useWords();
   const [isShort, setIsShort] = useState(false);
   const isDifferent = (row: ComparedRow) => row.verdict !== 'equal' && row.verdict !== 'unknown';
@@ -78,7 +78,8 @@ function Compared({ comparison, failed }: ComparedProps) {
   const measured = all.filter(isMeasured);
   const leftOut = all.length - measured.length;
   const rows = measured.filter((row) => row.load === null || !isShort || isDifferent(row));
-  const isFailed = comparison.ids.some((id) => failed.has(id));
+  const hasFailed = (id: string) => runs.get(id)?.state === 'failed';
+  const isFailed = comparison.ids.some(hasFailed);
   const isUnknown = comparison.verdict === 'unknown' && !isFailed;
   const names = namesOf(comparison);
   return (
@@ -90,13 +91,14 @@ function Compared({ comparison, failed }: ComparedProps) {
             <Mark at={at} />
             <a href={`/runs/${id}`}>{comparison.names[at] ?? id}</a> <code>{id}</code>
             {at === 0 && <small> {t.compare.baseline}</small>}
-            {failed.has(id) && <Badge tone="bad">{t.job.states.failed}</Badge>}
+            {runs.has(id) && <small>{moment(runs.get(id)?.began)}</small>}
+            {hasFailed(id) && <Badge tone="bad">{t.job.states.failed}</Badge>}
           </li>
         ))}
       </ol>
       <p>{t.compare.against(names[0] ?? '')}</p>
       {comparison.ids.map((id, at) =>
-        failed.has(id) ? (
+        hasFailed(id) ? (
           <p key={id} class="failure">
             {t.compare.hasFailed(names[at] ?? id)}
           </p>

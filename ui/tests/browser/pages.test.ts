@@ -102,6 +102,7 @@ test('trials of settings say what cannot be tried before they start', async () =
   const { page, problems } = await openPage(browser, server.address);
   await page.getByRole('link', { name: 'Tune' }).click();
   const plan = page.getByLabel('Plan that judges');
+  await plan.waitFor();
   const names = await plan
     .locator('option')
     .evaluateAll((all) => all.map((one) => (one as HTMLOptionElement).value));
