@@ -157,8 +157,25 @@ test('two runs are found, chosen and compared, with intervals and a verdict', as
   assert.match((await page.textContent('table.comparison')) ?? '', /n = 3/);
   // The older run is the baseline, although it was ticked last.
   await page.getByText('Changes are against pair one, the older run.').waitFor();
-  assert.match((await page.textContent('table.comparison')) ?? '', /page cache.*[GM]B/);
+  assert.deepEqual(problems, []);
+  await page.context().close();
+});
+
+test('a comparison has units, tells runs of one name apart, and leaves out what none has', async () => {
+  const plan = 'workload = "transfer"\nname = "twin"\n[transfer]\ntime = "300ms"\n';
+  const runs = [await runPlan(server, plan), await runPlan(server, plan)].map((job) => job.run);
+  const { page, problems } = await openPage(browser, server.address);
+  // In the wrong order: the older run is the baseline in any case.
+  await page.goto(`${server.origin}/compare?ids=${runs[1]},${runs[0]}`);
+  await page.getByText(`Changes are against twin (${runs[0]}), the older run.`).waitFor();
+  const text = (await page.textContent('table.comparison')) ?? '';
+  assert.match(text, /page cache.*? [\d.]+ [GM]B/);
+  assert.ok(!text.includes('datagrams lost'), 'a transfer over TCP has no datagrams');
   await page.getByText(/\d+ quantities that no run has are left out/).waitFor();
+  await page
+    .getByText(/^\d{4}-\d\d-\d\d \d\d:\d\d$/)
+    .first()
+    .waitFor();
   assert.deepEqual(problems, []);
   await page.context().close();
 });
