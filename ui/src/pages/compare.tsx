@@ -96,7 +96,7 @@ function Compared({ comparison, runs }: ComparedProps) {
           </li>
         ))}
       </ol>
-      <p>{t.compare.against(names[0] ?? '')}</p>
+      <p>{t.compare.against(names[0] ?? '', names.length)}</p>
       {comparison.ids.map((id, at) =>
         hasFailed(id) ? (
           <p key={id} class="failure">

@@ -165,7 +165,8 @@ export const runs = {
     intervalHelp:
       'The bar spans the least and the greatest repetition of each run, of a capacity what its trials allow; the mark is the median. All bars of a row have one scale. n: repetitions.',
     baseline: 'baseline',
-    against: (name: string) => `Changes are against ${name}, the older run.`,
+    against: (name: string, runs: number) =>
+      `Changes are against ${name}, the ${runs > 2 ? 'oldest' : 'older'} run.`,
     hasFailed: (name: string) => `${name} failed, so what it did not measure cannot be compared.`,
     leftOut: (n: number) =>
       `${count(n, 'quantity that no run has is', 'quantities that no run has are')} left out.`,

@@ -163,7 +163,7 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
     intervalHelp:
       '横線は各測定の反復の最小値から最大値まで（容量の場合は試行から考えられる範囲）、印は中央値です。同じ行の目盛りは共通です。n は反復回数です。',
     baseline: '基準',
-    against: (name) => `変化は、古いほうの測定「${name}」を基準とします。`,
+    against: (name, runs) => `変化は、${runs > 2 ? '最も古い' : '古いほうの'}測定「${name}」を基準とします。`,
     hasFailed: (name) => `「${name}」は失敗したため、測定できなかった項目は比較できません。`,
     leftOut: (n) => `どの測定にも値がない ${n} 項目は省いています。`,
     nothingMeasured: '比較できる項目がありません。',

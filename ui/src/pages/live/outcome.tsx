@@ -20,8 +20,8 @@ export function hasMeasured(model: Pick<LiveModel, 'end' | 'trialCount'>): boole
 export function Outcome(props: { job: Job; model: LiveModel }) {
   const t = useWords();
   const { job, model } = props;
-  // Of a run that failed before its first trial, there is no answer, no report and nothing to doubt.
-  const isShown = job.state !== 'failed' || hasMeasured(model);
+  // Of a run that broke off before its first trial, there is no answer, no report and nothing to doubt.
+  const isShown = job.state === 'ended' || hasMeasured(model);
   const words =
     job.state === 'failed'
       ? t.live.failed
@@ -45,8 +45,8 @@ export function Outcome(props: { job: Job; model: LiveModel }) {
           </a>
         )}
         {job.run && isBrokenOff(job, model) && <Continue run={job.run} />}
-        {job.run && job.state === 'failed' && <ChangeAndRun run={job.run} isFirst={!isShown} />}
-        {job.run && isShown && <RunAgain run={job.run} />}
+        {job.run && (job.state === 'failed' || !isShown) && <ChangeAndRun run={job.run} isFirst={!isShown} />}
+        {job.run && (job.state !== 'failed' || isShown) && <RunAgain run={job.run} />}
       </p>
     </section>
   );
