@@ -129,6 +129,17 @@ test('errors go to their fields, and those of no field are not lost', () => {
   );
 });
 
+test('what the server says of a setting that one variant has is shown there', () => {
+  const errors = [{ message: 'exchange.size: no such file', field: 'exchange.size', line: 9 }];
+  const of = (more: JsonObject) => correctionsOf([], errors, knownKeys(WORKLOAD), en, plan(more))[0];
+  const variant = [{ name: 'a' }, { name: 'b', exchange: { size: 'file x' } }];
+  const found = of({ variant });
+  assert.deepEqual([found?.field, found?.label], ['variant[1].exchange.size', 'b: size']);
+  assert.equal(found?.message, 'no such file');
+  assert.equal(of({ variant, exchange: { size: 'file y' } })?.field, 'exchange.size');
+  assert.equal(of({ variant: [...variant, ...variant] })?.field, 'exchange.size');
+});
+
 test('types of Rust are said in words', () => {
   const words = { whole: 'a whole number', any: 'a number' };
   const said = (message: string) => otherErrors([{ message, field: null, line: 1 }], [], words)[0]?.message;

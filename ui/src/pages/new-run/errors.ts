@@ -4,8 +4,9 @@ import { useMemo } from 'preact/hooks';
 
 import type { Dictionary } from '../../i18n/index.ts';
 import { otherErrors, type Problem, problemsOf, type Wrong } from '../../lib/check.ts';
-import { type Field, fieldsOf } from '../../lib/schema.ts';
-import type { PlanError, Workload } from '../../server/types.ts';
+import { valueAt } from '../../lib/plan.ts';
+import { type Field, fieldsOf, list, object, textOf } from '../../lib/schema.ts';
+import type { JsonObject, PlanError, Workload } from '../../server/types.ts';
 import type { Draft } from './draft.ts';
 
 export interface Correction {
@@ -55,12 +56,24 @@ export function knownKeys(workload: Workload | null): ReadonlySet<string> {
   return new Set([...HEAD_KEYS, ...roles, ...settings]);
 }
 
+/** The server names the key of a setting, also if only one variant has it: the control is that of the variant. */
+export function controlOf(field: string, plan: JsonObject): { field: string; variant: string | null } {
+  const path = field.split('.');
+  const having = list(plan.variant).flatMap((variant, at) =>
+    valueAt(variant, path) === undefined ? [] : [{ at, name: textOf(object(variant).name) }],
+  );
+  const [only] = having;
+  if (!only || having.length > 1 || valueAt(plan, path) !== undefined) return { field, variant: null };
+  return { field: `variant[${only.at}].${field}`, variant: only.name };
+}
+
 /** What the form has found, then what the server says beside it. */
 export function correctionsOf(
   problems: readonly Problem[],
   errors: readonly PlanError[],
   known: ReadonlySet<string>,
   t: Dictionary,
+  plan: JsonObject = {},
 ): Correction[] {
   const { wants } = t.newRun;
   const number = { whole: wants.whole(''), any: wants.number('') };
@@ -76,7 +89,10 @@ export function correctionsOf(
     }
     // The label says which key it is.
     const said = message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message;
-    return { field, label: headLabel(field, t) ?? field.replace(/^[^.]*\./, ''), message: said, line: null };
+    const control = controlOf(field, plan);
+    const name = headLabel(field, t) ?? field.replace(/^[^.]*\./, '');
+    const label = control.variant === null ? name : `${control.variant}: ${name}`;
+    return { field: control.field, label, message: said, line: null };
   });
   return [...own, ...others];
 }
@@ -88,7 +104,7 @@ export function useCorrections(draft: Draft, workload: Workload | null, t: Dicti
     // The server knows better what is valid, once it has answered.
     if (check?.valid && !isChecking) return [];
     const problems = workload && !isFormStale ? problemsOf(plan, workload) : [];
-    return correctionsOf(problems, check?.valid === false ? check.errors : [], known, t);
+    return correctionsOf(problems, check?.valid === false ? check.errors : [], known, t, plan);
   }, [check, plan, isChecking, isFormStale, workload, known, t]);
 }
 
