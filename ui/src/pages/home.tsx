@@ -116,7 +116,7 @@ function Recent() {
                   <li key={run.id}>
                     <a href={`/runs/${run.id}`}>{run.name}</a>
                     <span class="soft">{moment(run.began)}</span>
-                    <span class="answer-line">{run.answer}</span>
+                    <span class={`answer-line ${run.state === 'failed' ? 'failure' : ''}`}>{run.answer}</span>
                   </li>
                 ))}
               </ul>

@@ -44,7 +44,7 @@ function Stored({ row, path }: { row: RunRow; path: string }) {
         <a href="/runs">{t.run.back}</a>
       </p>
       <h1>{row.name}</h1>
-      <p class="lead">
+      <p class={`lead ${row.state === 'failed' ? 'failure' : ''}`}>
         {row.answer}
         <LimitOf run={row} />
       </p>
