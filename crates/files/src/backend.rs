@@ -120,15 +120,15 @@ fn files_below(dir: &Path, key: &str, files: &mut Sizes) -> std::io::Result<()> 
     Ok(())
 }
 
-/// Asks the mount once more for the sizes of files that the backend has with another one: after threads used a file
-/// at the same time, s3fs says an old size for a while.
+/// Asks the mount once more for the sizes of files that it said are smaller than the backend has them: after
+/// threads used a file at the same time, s3fs says an old size for a while. A file is never taken for smaller
+/// than the mount has said, so that nothing which the backend lacks is forgotten.
 fn look_again(tree: &Path, prefix: &str, wanted: &mut Sizes, found: &Sizes) {
-    for (key, size) in
-        wanted.iter_mut().filter(|(key, size)| found.get(*key).is_some_and(|there| there != *size))
-    {
+    let is_larger_there = |key: &String, size: u64| found.get(key).is_some_and(|there| *there > size);
+    for (key, size) in wanted.iter_mut().filter(|(key, size)| is_larger_there(key, **size)) {
         let below = key.strip_prefix(prefix).map(|path| path.trim_start_matches('/'));
-        if let Some(Ok(file)) = below.map(|path| std::fs::metadata(tree.join(path))) {
-            *size = file.len();
+        if let Some(Ok(file)) = below.map(|path| std::fs::symlink_metadata(tree.join(path))) {
+            *size = (*size).max(file.len());
         }
     }
 }
@@ -174,12 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn only_a_size_that_the_backend_contradicts_is_asked_for_again() {
+    fn only_a_size_that_the_backend_exceeds_is_asked_for_again_and_never_shrinks() {
         let tree = tempfile::tempdir().unwrap();
         std::fs::write(tree.path().join("stale"), "abc").unwrap();
-        std::fs::write(tree.path().join("short"), "abc").unwrap();
-        let mut wanted = sizes(&[("p/stale", 0), ("p/short", 3), ("p/missing", 7)]);
-        look_again(tree.path(), "p", &mut wanted, &sizes(&[("p/stale", 3), ("p/short", 1)]));
-        assert_eq!(wanted, sizes(&[("p/stale", 3), ("p/short", 3), ("p/missing", 7)]));
+        std::fs::write(tree.path().join("lost"), "a").unwrap();
+        std::fs::write(tree.path().join("shrunk"), "a").unwrap();
+        let mut wanted = sizes(&[("p/stale", 0), ("p/lost", 3), ("p/shrunk", 2), ("p/missing", 7)]);
+        look_again(tree.path(), "p", &mut wanted, &sizes(&[("p/stale", 3), ("p/lost", 1), ("p/shrunk", 4)]));
+        assert_eq!(wanted, sizes(&[("p/stale", 3), ("p/lost", 3), ("p/shrunk", 2), ("p/missing", 7)]));
     }
 }

@@ -170,7 +170,9 @@ impl Discovery {
     fn read(&mut self, found: &mut Vec<Found>) -> io::Result<()> {
         self.routes.retain(|_, (_, known)| !known.passed());
         let Self { interface, sampler, routes, existing, .. } = self;
-        let reading = self.readings + 1;
+        // Counted even if it fails: the next one must not take for listed what this one has listed.
+        self.readings += 1;
+        let reading = self.readings;
         let mut number = None;
         let (mut count, mut is_route_missing) = (0, false);
         found.clear();
@@ -211,7 +213,6 @@ impl Discovery {
                 peer.port() == 0 || is_through(interface, routes, *peer)
             });
         }
-        self.readings = reading;
         self.has_lost = count < existing.len();
         if self.has_lost {
             existing.retain(|_, existing| existing.last == reading);

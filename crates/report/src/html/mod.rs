@@ -34,7 +34,7 @@ pub const SCRIPT_SOURCE: &str = "'sha256-lGVijAuv+UALxTFcoyvEmE7fuc6iLmdJ1Jwealk
 pub fn page(run: &Run, extras: &Extras) -> String {
     let title = format!("{} · kagiri {}", plain(&run.name), plain(&run.workload));
     let body = html! {
-        (overview::header(run))
+        (overview::header(run, 0))
         main { (content(run, extras, 0)) }
         (overview::footer(run))
     };
@@ -49,7 +49,7 @@ pub fn survey_page(name: &str, rows: &[SurveyRow], runs: &[(&Run, Extras)]) -> S
         (survey::header(name, rows))
         @for (n, (run, extras)) in runs.iter().enumerate() {
             section id=(survey::anchor(run)) {
-                (overview::header(run))
+                (overview::header(run, first(n)))
                 div.main { (content(run, extras, first(n))) }
                 (overview::footer(run))
             }

@@ -17,8 +17,9 @@ const HEADLINE_CHARS_MAX: usize = 110;
 /// Metrics of single loads that are drawn, the main one first.
 const FIGURES: usize = 4;
 
-/// Title, answer and key figures.
-pub(super) fn header(run: &Run) -> Markup {
+/// Title, answer and key figures. `first`: the number of the run's first variant on the page, which its
+/// headings have.
+pub(super) fn header(run: &Run, first: usize) -> Markup {
     let answers = words::answers(run);
     html! {
         header {
@@ -38,7 +39,7 @@ pub(super) fn header(run: &Run) -> Markup {
                     }
                 },
             }
-            @if let [variant] = &run.variants[..] { (key_figures(run, variant)) }
+            @if let [variant] = &run.variants[..] { (key_figures(run, variant, first)) }
         }
     }
 }
@@ -81,7 +82,7 @@ fn one(answer: &Answer) -> Markup {
     }
 }
 
-fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
+fn key_figures(run: &Run, variant: &VariantOutcome, first: usize) -> Markup {
     let unit = &variant.capacity.unit;
     let one_load = words::is_one_load(run, variant);
     let capacity = variant.capacity.value.map_or(UNKNOWN.to_owned(), |value| words::load(value, unit));
@@ -113,13 +114,13 @@ fn key_figures(run: &Run, variant: &VariantOutcome) -> Markup {
                 (figure(&format!("{} per {}", variant.limit.resource.label(), words::singular(unit)), &cost,
                     &interval))
             }
-            (trials(run))
+            (trials(run, first))
         }
     }
 }
 
 /// How many trials, how long they took, and the number of doubts.
-fn trials(run: &Run) -> Markup {
+fn trials(run: &Run, first: usize) -> Markup {
     let doubts = doubts::doubts(run).len() as u64;
     html! { div {
         dt { "trials" }
@@ -129,7 +130,7 @@ fn trials(run: &Run) -> Markup {
                 @if let Some(s) = words::length_s(run) { (duration(s)) ", " }
                 @match doubts {
                     0 => "no doubts",
-                    n => a href="#doubts-0" { (plural(n, "doubt")) },
+                    n => a href={ "#doubts-" (first) } { (plural(n, "doubt")) },
                 }
             }
         }
@@ -307,7 +308,7 @@ fn capacities(run: &Run) -> Markup {
     let unit = &run.capacity.unit;
     html! {
         figure {
-            figcaption { strong { "Capacity by variant" } "Bar: median of the repetitions; whisker: range; \
+            figcaption { strong { "Capacity by variant" } " Bar: median of the repetitions; whisker: range; \
                           circles: repetitions that differ."
                 @if bars::shows_prediction(run) {
                     " Dashed: the load at which the limiting resource is exhausted (predicted)." } }

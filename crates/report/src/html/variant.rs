@@ -129,12 +129,18 @@ fn loads(run: &Run, variant: &VariantOutcome, rows: &[Row], extras: &Extras) -> 
     let noted: Vec<_> =
         rows.iter().map(|row| (row.load, notes(row))).filter(|(_, note)| !note.is_empty()).collect();
     let columns = digest::columns(run, extras.specs);
-    let has = |fold| columns.iter().any(|column| column.fold == fold);
+    let folded = |fold, what| {
+        let of = columns.iter().filter(|column| column.fold == fold).map(|column| column.heading.as_str());
+        let of: Vec<_> = of.collect();
+        (!of.is_empty()).then(|| format!("{}: {what}", of.join(", ")))
+    };
+    let folded: Vec<_> =
+        [folded(Fold::Least, "minimum"), folded(Fold::Most, "maximum")].into_iter().flatten().collect();
     html! {
         p.caption {
             @if run.trials_of(&variant.name).count() > 1 { "Medians of the valid trials" }
                 @else { "The trial" } ", over the judged time"
-            @if has(Fold::Least) || has(Fold::Most) { " (slack: minimum; stalls and start-up: maximum)" }
+            @if !folded.is_empty() { " (" (folded.join("; ")) ")" }
             ". CPU is in % of one core. Verdict: trials with this verdict / all trials. " (UNKNOWN)
                 " = unknown. " (capitalized(extras.presentation.columns_note))
         }

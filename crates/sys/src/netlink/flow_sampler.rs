@@ -1,10 +1,10 @@
 //! Samples the state of all flows of a network namespace: sock_diag(7).
 //!
-//! A list of TCP sockets walks the kernel's table of connections, which all network namespaces share and
+//! A list of TCP sockets walks the kernel's table of connections, which network namespaces usually share and
 //! which grows with the memory of the host (one chain per 128 KiB, 512 Ki at most). A request of sock_diag(7)
 //! names one family, so that IPv4 and IPv6 take two walks. The older request of tcp_diag takes both in one.
 
-use std::io;
+use std::io::{self, ErrorKind};
 
 use nix::sys::socket::SockProtocol;
 
@@ -44,7 +44,11 @@ impl FlowSampler {
         for family in [libc::AF_INET, libc::AF_INET6] {
             let mut request = diag_request(family, libc::IPPROTO_UDP, UDP_STATES, 0);
             request[2] = attributes;
-            self.netlink.dump((BY_FAMILY, BY_FAMILY), &request, &mut |payload| hand(payload, take))?;
+            let answered =
+                self.netlink.dump((BY_FAMILY, BY_FAMILY), &request, &mut |payload| hand(payload, take));
+            // A kernel without udp_diag lists no sockets of UDP.
+            answered
+                .or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
         }
         Ok(())
     }
@@ -111,5 +115,14 @@ mod tests {
         assert_eq!(find(server.local_addr().unwrap(), true).len(), 1, "{flows:?}");
         let [found] = find(datagrams.local_addr().unwrap(), false)[..] else { panic!("{flows:?}") };
         assert_eq!(found.priority, Some(6));
+    }
+
+    #[test]
+    fn list_that_the_kernel_cannot_make_is_an_error_and_not_empty() {
+        let mut netlink = Netlink::open(SockProtocol::NetlinkSockDiag).unwrap();
+        // A protocol for experiments (RFC 3692), of which no kernel lists sockets.
+        let request = diag_request(libc::AF_INET, 253, UDP_STATES, 0);
+        let refused = netlink.dump((BY_FAMILY, BY_FAMILY), &request, &mut |_| {}).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NotFound);
     }
 }

@@ -88,6 +88,10 @@ impl Netlink {
                     continue;
                 }
                 match i32::from(message.kind) {
+                    // A dump that fails says why in its last message.
+                    libc::NLMSG_DONE if message.payload.len() >= size_of::<i32>() => {
+                        return refused(message.payload);
+                    }
                     libc::NLMSG_DONE => return Ok(()),
                     libc::NLMSG_ERROR => return refused(message.payload),
                     kind if kind == i32::from(answer) => take(message.payload),

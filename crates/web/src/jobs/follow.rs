@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use store::{Annotation, Store};
+use store::Store;
 
 use super::events::{Chunk, Lines, frame, frames, parsed};
 use super::job::{Job, Kind, Process, State};
@@ -123,10 +123,12 @@ impl<'a> Follower<'a> {
             (job.run.clone(), job.tags.clone())
         };
         if let (Some(run), false) = (run, tags.is_empty()) {
-            // The run keeps the note that it may have got meanwhile.
+            // The run keeps the note that it may have got meanwhile, and the tags of what it continues.
             let tagged = Store::open(&self.jobs.data_dir).and_then(|mut store| {
-                let note = store.annotations()?.remove(&run).unwrap_or_default().note;
-                store.annotate(&run, &Annotation { tags, note })
+                let mut known = store.annotations()?.remove(&run).unwrap_or_default();
+                let new: Vec<_> = tags.into_iter().filter(|tag| !known.tags.contains(tag)).collect();
+                known.tags.extend(new);
+                store.annotate(&run, &known)
             });
             if let (Err(error), Some(job)) = (tagged, self.jobs.lock().get_mut(self.id)) {
                 job.message = Some(format!("its run has no tags: {error}"));

@@ -154,6 +154,12 @@ impl Job {
         is_of_run && !self.state.has_ended()
     }
 
+    /// Whether it continues, or will, the run of another job, and works in its folder.
+    pub fn works_in_folder_of(&self, id: &str) -> bool {
+        let is_of_job = matches!(&self.kind, Kind::Resume(resume) if resume.begun_by.as_deref() == Some(id));
+        is_of_job && !self.state.has_ended()
+    }
+
     /// The job as the API has it. `position`: its place in the queue, from 1. `host`: this machine's name.
     pub fn view(&self, position: Option<usize>, host: &str) -> Value {
         let live = &self.live;

@@ -112,14 +112,7 @@ impl Jobs {
         if waiting >= QUEUED_MAX {
             return Err(ApiError::conflict(format!("{waiting} jobs wait already; remove some of them")));
         }
-        if let Kind::Resume(Resume { run, .. }) = &new.kind
-            && let Some(other) = self.lock().values().find(|job| job.continues(run))
-        {
-            let id = &other.id;
-            return Err(ApiError::conflict(format!(
-                "job {id} goes on with run {run} already; wait until it has ended, or stop it"
-            )));
-        }
+        is_continued_by_no_other(&self.lock(), &new.kind)?;
         let (id, now) = files::make_job_folder(&self.folder, Timestamp::now())
             .map_err(|error| not_stored(&self.folder, &error))?;
         let job = Job {
@@ -151,7 +144,15 @@ impl Jobs {
             let _ = fs::remove_dir_all(&folder);
             return Err(not_stored(&folder, &error));
         }
-        self.lock().insert(id.clone(), job);
+        {
+            let mut all = self.lock();
+            // Another may have been asked for meanwhile.
+            if let Err(error) = is_continued_by_no_other(&all, &job.kind) {
+                let _ = fs::remove_dir_all(&folder);
+                return Err(error);
+            }
+            all.insert(id.clone(), job);
+        }
         self.changed(&id);
         self.wake.notify_all();
         self.remove_old();
@@ -213,11 +214,18 @@ impl Jobs {
     }
 
     /// Removes a job that does not run; its run stays.
+    /// Errors: there is none, it runs, or another one continues its run.
     pub fn remove(&self, id: &str) -> ApiResult<()> {
         let mut all = self.lock();
         let job = all.get(id).ok_or_else(|| unknown(id))?;
         if job.state.is_active() {
             return Err(ApiError::conflict(format!("job {id} runs; stop it first")));
+        }
+        if let Some(other) = all.values().find(|other| other.works_in_folder_of(id)) {
+            return Err(ApiError::conflict(format!(
+                "job {} goes on with its run in its folder; wait until it has ended, or stop it",
+                other.id
+            )));
         }
         all.remove(id);
         drop(all);
@@ -297,6 +305,18 @@ fn position(all: &BTreeMap<String, Job>, job: &Job) -> Option<usize> {
 
 fn not_stored(folder: &Path, error: &std::io::Error) -> ApiError {
     ApiError::not_written(&format!("cannot store the job in {}", folder.display()), error)
+}
+
+/// Refuses a job that is to continue a run while another one does, or will.
+fn is_continued_by_no_other(all: &BTreeMap<String, Job>, kind: &Kind) -> ApiResult<()> {
+    let Kind::Resume(Resume { run, .. }) = kind else { return Ok(()) };
+    match all.values().find(|job| job.continues(run)) {
+        None => Ok(()),
+        Some(other) => Err(ApiError::conflict(format!(
+            "job {} goes on with run {run} already; wait until it has ended, or stop it",
+            other.id
+        ))),
+    }
 }
 
 fn unknown(id: &str) -> ApiError {

@@ -129,7 +129,7 @@ fn resumed_run_waits_in_the_queue_and_can_be_stopped_and_go_on_again() {
     first.wait_for("pass", PATIENCE);
     first.signal(Signal::SIGINT);
     first.end(PATIENCE).code(130);
-    let (_, id) = newest_job(&console);
+    let (begun_by, id) = newest_job(&console);
     let command = format!("go on with 'kagiri --console {} run --resume {id}'", url(&console));
 
     let mut other = start(&away, &console, &["run", &write_plan(&away, "other", 100, "1s")]);
@@ -138,6 +138,9 @@ fn resumed_run_waits_in_the_queue_and_can_be_stopped_and_go_on_again() {
     second.wait_for("place 1 in its queue: waits for 'other'", PATIENCE);
     let waiting = jobs(&console)[0]["id"].as_str().expect("an id").to_owned();
     resume(&away, &console, &id).fails(1, &[&waiting, "goes on with run", "already"]);
+    // Its folder is that of the job that began the run.
+    let kept = console.answered("DELETE", &format!("/jobs/{begun_by}"), &Value::Null, 409);
+    assert!(kept["error"]["message"].as_str().is_some_and(|text| text.contains(&waiting)), "{kept}");
     other.signal(Signal::SIGINT);
     other.end(PATIENCE).code(130);
     second.wait_for("pass", PATIENCE);
