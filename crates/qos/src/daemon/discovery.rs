@@ -30,7 +30,7 @@ pub struct Found {
     pub holder: SocketHolder,
     /// Index in the policy.
     pub class: usize,
-    /// It did not exist at the reading before.
+    /// It did not exist at the first reading, and has a holder for the first time.
     pub is_new: bool,
     /// What had been asked for and set when it was read; `None`: nothing.
     pub(super) at_reading: Option<Rates>,
@@ -264,7 +264,9 @@ impl Discovery {
         let flow = &found.flow;
         let holder = self.owners.holder(flow.inode)?;
         let existing = self.existing.get(&flow.cookie)?;
-        found.is_new = self.readings > 1 && existing.first == self.readings;
+        // Its holder may be found some readings after the socket itself.
+        let is_first_placing = existing.placed.is_none() || existing.first == self.readings;
+        found.is_new = existing.first > 1 && is_first_placing;
         found.holder = holder;
         let (pid, placing, ends) = (holder.pid, self.placing.version, [flow.local, flow.peer]);
         let is_same = |placed: &Placed| placed.placing == placing && placed.pid == pid && placed.ends == ends;
