@@ -159,7 +159,7 @@ impl<'a> Scene<'a> {
         wait_until("iperf3 fills the link", PATIENCE, || {
             self.delivered_during(|| std::thread::sleep(Duration::from_millis(500))).1 > 16e6
         });
-        // The queue of before is 100 ms long, and delays the first alarm. What is measured begins without it.
+        // The queue of before is 100 ms long, and delays the first alarm: begin without it.
         wait_until("the queue is short", PATIENCE, || self.longest_round_trip() < 40.0);
         let (with, bulk) = self.delivered_during(|| self.alarms());
         eprintln!("{policy}: iperf3 has {bulk} bit/s beside {with:?}");
