@@ -150,7 +150,8 @@ impl<'a> Scene<'a> {
         (result, 8.0 * (bytes() - before) / begun.elapsed().as_secs_f64())
     }
 
-    /// Alarms under a policy: their times in ms, what iperf3 delivered meanwhile in bit/s, the status in force,
+    /// Alarms under a policy: their times in ms, what iperf3 delivered meanwhile in bit/s, the status
+    /// in force,
     /// and the daemon's last words.
     fn round(&self, policy: &str) -> (Vec<f64>, f64, Value, Value) {
         let daemon = self.enforce(policy);
