@@ -29,7 +29,7 @@ pub fn plan_of(run: &Run) -> Result<Plan, Failure> {
         .map_err(|error| Failure::runtime(format!("the plan of run {} cannot be read: {error}", run.run)))
 }
 
-/// How many trials a run keeps that goes on: `3 trials`.
+/// How many trials a run keeps that is continued: `3 trials`.
 pub fn kept_trials(run: &Run) -> String {
     plural(run.trials.iter().filter(|trial| !trial.account.is_cut).count() as u64, "trial")
 }

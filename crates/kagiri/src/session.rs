@@ -293,7 +293,7 @@ pub fn run_plan(plan: &Plan, common: &MeasureArgs, hosts: &HostArgs, places: Pla
 /// Measures what is left of a stored run, stores it and prints the result.
 pub fn resume_run(plan: &Plan, stored: Run, common: &MeasureArgs, hosts: &HostArgs) -> Outcome {
     let say = output::say_unless(common.quiet);
-    say(&format!("run {} goes on after {}", stored.run, resume::kept_trials(&stored)));
+    say(&format!("run {} continues after {}", stored.run, resume::kept_trials(&stored)));
     Session::open(common, &say)?.run_or_resume(plan, Some(stored), common, hosts)
 }
 

@@ -70,7 +70,7 @@ impl Store {
         })
     }
 
-    /// The stored run of an id, if it broke off and can go on.
+    /// The stored run of an id, if it broke off and can be continued.
     ///
     /// # Errors
     /// As [`Self::resume`].
@@ -79,7 +79,7 @@ impl Store {
         self.load(run_id)
     }
 
-    /// Checks that a run broke off and can go on.
+    /// Checks that a run broke off and can be continued.
     ///
     /// # Errors
     /// As [`Self::resume`].

@@ -53,7 +53,7 @@ fn killed_run_goes_on_with_its_variants_and_repetitions() {
     assert!(says(&world.measure(&next, PATIENCE)) && !says(&world.measure(&next, PATIENCE)));
 
     let ended = world.measure(&["run", "--resume", &id], PATIENCE).code(0);
-    assert!(ended.stderr.contains("goes on after 2 trials"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("continues after 2 trials"), "{}", ended.stderr);
     let after = stored(&world, &id);
     assert_eq!((&after["state"], &after["failure"]), (&"complete".into(), &Value::Null));
     let (first, all) = (trials(&before), trials(&after));

@@ -38,7 +38,7 @@ pub struct Expected<'a> {
     pub plan: &'a Plan,
     pub presentation: &'static Presentation,
     pub estimate: Estimate,
-    /// The run that goes on, as it was when it broke off.
+    /// The run that is continued, as it was when it broke off.
     pub stored: Option<&'a Run>,
 }
 
@@ -49,7 +49,7 @@ pub struct Follower<'a> {
     presentation: &'static Presentation,
     /// Taken when the run begins.
     estimate: Option<Estimate>,
-    /// The run that goes on; taken when its first search begins.
+    /// The run that is continued; taken when its first search begins.
     stored: Option<&'a Run>,
     quiet: bool,
     json_lines: Option<JsonLines>,
@@ -322,8 +322,8 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Tells `progress` which searches a run that goes on has behind it. Returns the results of the one that
-/// begins now.
+/// Reports the ended searches of a run that is continued to `progress`. Returns the results of the search
+/// that begins now.
 fn take_over(progress: &mut Progress, stored: &Run, variant: &str, repetition: u32) -> Vec<TrialResult> {
     let is_of_search = |trial: &&Trial| trial.variant == variant && trial.repetition == repetition;
     let others = stored.trials.iter().filter(|trial| !is_of_search(trial));

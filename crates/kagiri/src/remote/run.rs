@@ -42,7 +42,7 @@ pub fn resume_run(client: &Client, name: &str, common: &MeasureArgs) -> Outcome 
     measure(client, &plan, Some(&stored), common, || client.resume(&stored.run))
 }
 
-/// `stored`: the run of this plan that goes on. `begin` asks the console for the job.
+/// `stored`: the run of this plan that is continued. `begin` asks the console for the job.
 fn measure(
     client: &Client,
     plan: &Plan,
@@ -64,7 +64,7 @@ fn measure(
         None => format!("console {address} has the plan as job {id}"),
         Some(stored) => {
             let (run, trials) = (plain(&stored.run), resume::kept_trials(stored));
-            format!("console {address} goes on with run {run} after {trials}, as job {id}")
+            format!("console {address} continues run {run} after {trials}, as job {id}")
         }
     });
     let followed = Follower::new(client, job, expected, common.quiet, json_lines, stop).follow()?;

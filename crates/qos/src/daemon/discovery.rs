@@ -349,17 +349,17 @@ mod tests {
     fn classes_are_looked_up_anew_when_a_program_or_a_statement_changes() {
         let mut placing = Placing::default();
         let mut versions = vec![];
-        let nobody = HashMap::new();
+        let none = HashMap::new();
         let stated = |class| HashMap::from([(7, Joined { uid: 0, class })]);
         for (programs_version, joined) in [
-            (0, nobody.clone()),
-            (1, nobody.clone()),
-            (1, nobody.clone()),
+            (0, none.clone()),
+            (1, none.clone()),
+            (1, none.clone()),
             (1, stated(0)),
             (1, stated(0)),
             (1, stated(1)),
             (2, stated(1)),
-            (2, nobody),
+            (2, none),
         ] {
             placing.update(programs_version, &joined);
             versions.push(placing.version);

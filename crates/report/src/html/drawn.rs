@@ -18,7 +18,7 @@ use way::Way;
 const HEAT: [&str; 7] = ["heat1", "heat2", "heat3", "heat4", "heat5", "heat6", "heat7"];
 /// From this ratio of greatest to least, colours part ratios evenly instead of differences.
 const WIDE_RATIO: f64 = 20.0;
-/// More lines than this could not be told apart by their colours.
+/// More lines than this could not be distinguished by their colours.
 const LINES_MAX: usize = 6;
 /// Space for the labels of a vertical axis, at least.
 const LEFT_PX: f64 = 52.0;

@@ -54,7 +54,10 @@ pub async fn create(State(app): State<Shared>, body: Bytes) -> ApiResult<Respons
         (Some(text), None, None) => of_plan(&app, Kind::Run, text, name, tags).await?,
         (None, Some(tune), None) => of_plan(&app, Kind::Tune(tune.options), tune.toml, name, tags).await?,
         (None, None, Some(_)) if name.is_some() => {
-            return Err(ApiError::invalid("a run that goes on keeps its name; leave it out", Some("name")));
+            return Err(ApiError::invalid(
+                "a run that is continued keeps its name; leave it out",
+                Some("name"),
+            ));
         }
         (None, None, Some(run)) => Ok(of_broken_off(&app, run, tags).await?),
         _ => return Err(ApiError::invalid("write one of 'toml', 'tune' and 'resume'", None)),
@@ -100,7 +103,7 @@ async fn of_plan(
 }
 
 /// A job that measures what is left of a stored run.
-/// Errors: there is no such run, it is measured now or was to its end, or it cannot go on here.
+/// Errors: there is no such run, it is measured now or was to its end, or it cannot be continued here.
 async fn of_broken_off(app: &Shared, run: String, tags: Vec<String>) -> ApiResult<NewJob> {
     let id = run.clone();
     let stored = app.with_store(move |store| {

@@ -223,7 +223,7 @@ impl Jobs {
         }
         if let Some(other) = all.values().find(|other| other.works_in_folder_of(id)) {
             return Err(ApiError::conflict(format!(
-                "job {} goes on with its run in its folder; wait until it has ended, or stop it",
+                "job {} continues its run in its folder; wait until it has ended, or stop it",
                 other.id
             )));
         }
@@ -313,7 +313,7 @@ fn is_continued_by_no_other(all: &BTreeMap<String, Job>, kind: &Kind) -> ApiResu
     match all.values().find(|job| job.continues(run)) {
         None => Ok(()),
         Some(other) => Err(ApiError::conflict(format!(
-            "job {} goes on with run {run} already; wait until it has ended, or stop it",
+            "job {} continues run {run} already; wait until it has ended, or stop it",
             other.id
         ))),
     }

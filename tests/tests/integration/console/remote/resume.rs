@@ -1,4 +1,4 @@
-//! A run that broke off on a console's host goes on there.
+//! A run that broke off on a console's host is continued there.
 
 use kagiri_tests::{Console, Ended, World, beside_others, wait_until};
 use nix::sys::signal::{Signal, kill};
@@ -51,7 +51,7 @@ fn resume(away: &World, console: &Console, run: &str) -> Ended {
 }
 
 #[test]
-fn killed_run_goes_on_there_while_its_console_is_killed_too() {
+fn killed_run_continues_there_while_its_console_is_killed_too() {
     let _beside = beside_others();
     let (world, away) = (World::new(), World::new());
     let console = Console::start(&world);
@@ -82,8 +82,8 @@ fn killed_run_goes_on_there_while_its_console_is_killed_too() {
     second.wait_for("trying again", PATIENCE);
     let console = Console::of(world.start(&["serve", "--listen", &address]));
     let ended = second.end(PATIENCE).code(0);
-    let goes_on = format!("goes on with run {id} after {} trials", kept.len());
-    let ended = ended.says(&[&goes_on, "reached console"]);
+    let continues = format!("continues run {id} after {} trials", kept.len());
+    let ended = ended.says(&[&continues, "reached console"]);
     assert_eq!(ended.stdout, world.run(&["runs", "show", &id]).code(0).stdout);
     let after = stored(&world, &id);
     assert_eq!((&after["state"], &after["failure"]), (&json!("complete"), &Value::Null));
@@ -137,7 +137,7 @@ fn resumed_run_waits_in_the_queue_and_can_be_stopped_and_go_on_again() {
     let mut second = start(&away, &console, &["run", "--resume", &id]);
     second.wait_for("place 1 in its queue: waits for 'other'", PATIENCE);
     let waiting = jobs(&console)[0]["id"].as_str().expect("an id").to_owned();
-    resume(&away, &console, &id).fails(1, &[&waiting, "goes on with run", "already"]);
+    resume(&away, &console, &id).fails(1, &[&waiting, "continues run", "already"]);
     // Its folder is that of the job that began the run.
     let kept = console.answered("DELETE", &format!("/jobs/{begun_by}"), &Value::Null, 409);
     assert!(kept["error"]["message"].as_str().is_some_and(|text| text.contains(&waiting)), "{kept}");
