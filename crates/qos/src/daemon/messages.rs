@@ -190,7 +190,16 @@ mod tests {
             congestion: None,
         };
         let holder = SocketHolder { pid: 1, fd: 1 };
-        Found { flow, time_ns: 0, holder, class: 0, is_new, at_reading: None, set_since: None }
+        Found {
+            flow,
+            time_ns: 0,
+            holder,
+            class: 0,
+            is_new,
+            at_reading: None,
+            set_since: None,
+            is_changed_since: false,
+        }
     }
 
     fn counted(steps: &[Found]) -> (u64, u64, Option<f64>, Vec<(usize, f64)>) {

@@ -9,12 +9,11 @@ mod datagrams;
 mod discovery;
 mod groups;
 mod messages;
+mod problems;
 mod sizes;
 mod statement;
 mod status;
 mod watch;
-
-use std::time::{Duration, Instant};
 
 use base::format::quantity;
 use sys::clock::monotonic_ns;
@@ -40,14 +39,11 @@ use datagrams::Datagrams;
 use discovery::{Discovery, Found};
 use groups::ClassGroup;
 use messages::Messages;
+use problems::Problems;
 use watch::Watch;
 
 /// With more sockets than this, the period is twice as long: each costs some 2 us.
 const SOCKETS_FAST: usize = 500;
-/// Different problems that are kept for the status.
-const PROBLEMS_MAX: usize = 8;
-/// What is not limited is tried again every 10 s, so that a problem that lasts comes as often.
-const PROBLEM_FRESH: Duration = Duration::from_secs(15);
 
 /// A policy in force. When it is dropped, all sockets get back what they had before.
 #[derive(Debug)]
@@ -71,7 +67,7 @@ pub struct Daemon {
     found: Vec<Found>,
     control: Option<Control>,
     readings: Readings,
-    problems: Vec<Problem>,
+    problems: Problems,
 }
 
 /// Sockets of bulk classes with a rate that was asked for, each counted at every reading.
@@ -80,27 +76,6 @@ struct Readings {
     all: u64,
     /// Those with the rate that was set, as the kernel reports it.
     verified: u64,
-}
-
-/// What went wrong, and when last.
-#[derive(Debug)]
-struct Problem {
-    text: String,
-    last: Instant,
-}
-
-impl Problem {
-    fn new(text: String) -> Self {
-        Self { text, last: Instant::now() }
-    }
-
-    /// As the status shows it: what has not happened again says so.
-    fn shown(&self) -> String {
-        match self.last.elapsed() {
-            ago if ago > PROBLEM_FRESH => format!("{} (last {} s ago)", self.text, ago.as_secs()),
-            _ => self.text.clone(),
-        }
-    }
 }
 
 /// What a socket is to have, in bit/s.
@@ -146,6 +121,8 @@ impl Daemon {
             Err(why) => (Vec::new(), Some(why)),
         };
         let paths = groups.iter().enumerate().map(|(at, group)| (group.path().to_owned(), at)).collect();
+        let mut problems = Problems::default();
+        problems.note(problem);
         Ok(Self {
             clients,
             discovery: Discovery::open(&policy.bottleneck, paths)?,
@@ -161,7 +138,7 @@ impl Daemon {
             found: Vec::new(),
             control: None,
             readings: Readings::default(),
-            problems: problem.into_iter().map(Problem::new).collect(),
+            problems,
             policy,
         })
     }
@@ -257,8 +234,8 @@ impl Daemon {
 
     /// Compares what the kernel reports with what was set.
     fn verify(&mut self) {
-        let Self { found, asked, sockets, readings, .. } = self;
-        for found in found {
+        let Self { found, discovery, asked, sockets, readings, .. } = self;
+        for found in found.iter_mut().filter(|found| discovery.is_fresh(found)) {
             let cookie = found.flow.cookie;
             let Some(asked) = asked.get(&cookie) else { continue };
             let set = sockets.applied(cookie).and_then(|change| change.pacing);
@@ -354,6 +331,8 @@ impl Daemon {
         }
         let stay: Cookies = self.found.iter().filter(stays).map(|found| found.flow.cookie).collect();
         let left: Vec<u64> = self.sockets.cookies().filter(|cookie| !stay.contains(cookie)).collect();
+        // What they were read with is not what they have.
+        self.discovery.list_next();
         for cookie in left {
             self.asked.remove(&cookie);
             self.sockets.restore(cookie);
@@ -381,7 +360,10 @@ impl Daemon {
         let set: Vec<Option<PacingRate>> = targets.iter().map(|target| target.change.pacing).collect();
         for ((at, pacing), result) in places.into_iter().zip(set).zip(results) {
             match result {
-                Ok(()) => self.found[at].set_since = pacing.or(self.found[at].set_since),
+                Ok(()) => {
+                    let found = &mut self.found[at];
+                    (found.set_since, found.is_changed_since) = (pacing.or(found.set_since), true);
+                }
                 Err(error) if error.is_gone() => self.discovery.forget(self.found[at].flow.inode),
                 Err(error) => self.note(Some(error.to_string())),
             }
@@ -390,11 +372,6 @@ impl Daemon {
     }
 
     fn note(&mut self, problem: Option<String>) {
-        let Some(problem) = problem else { return };
-        if let Some(known) = self.problems.iter_mut().find(|known| known.text == problem) {
-            known.last = Instant::now();
-        } else if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(Problem::new(problem));
-        }
+        self.problems.note(problem);
     }
 }

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Daemon;
 use super::discovery::Found;
 use super::groups::ClassGroup;
-use super::{Daemon, Problem};
 
 /// State of a policy in force. Rates in bit/s of payload; `None` is unknown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -178,7 +178,7 @@ pub fn of(daemon: &Daemon) -> Status {
         programs: daemon.clients.status(&daemon.seen()),
         hosts: None,
         groups_problem: daemon.groups_problem.clone(),
-        problems: daemon.problems.iter().map(Problem::shown).collect(),
+        problems: daemon.problems.shown(),
     }
 }
 

@@ -6,13 +6,18 @@ use super::{BY_FAMILY, DIAG_INFO, DIAG_MESSAGE_BYTES, attributes, messages, u16_
 use crate::net::{CongestionControl, TcpInfo};
 
 /// `INET_DIAG_SKMEMINFO` (`linux/inet_diag.h`): the attribute that holds the array of `SK_MEMINFO_*`.
-pub(super) const DIAG_MEMORY: u16 = 7;
+const DIAG_MEMORY: u16 = 7;
 /// `INET_DIAG_TCLASS`: asks for [`DIAG_CLASS`], too, whose own number does not fit into a request.
-pub(super) const DIAG_TRAFFIC_CLASS: u16 = 6;
+const DIAG_TRAFFIC_CLASS: u16 = 6;
 /// `INET_DIAG_CLASS_ID`: the priority of the socket, unless its process has a class by net_cls.
 const DIAG_CLASS: u16 = 17;
 /// `INET_DIAG_CONG`: the name of the congestion control.
-pub(super) const DIAG_CONGESTION: u16 = 4;
+const DIAG_CONGESTION: u16 = 4;
+/// What a request is to ask for, so that nothing of a [`Flow`] is missing.
+pub(super) const ATTRIBUTES: u8 = 1 << (DIAG_INFO - 1)
+    | 1 << (DIAG_MEMORY - 1)
+    | 1 << (DIAG_TRAFFIC_CLASS - 1)
+    | 1 << (DIAG_CONGESTION - 1);
 /// The places of members of `struct inet_diag_msg`.
 const STATE_AT: usize = 1;
 const PORTS_AT: usize = 4;

@@ -8,8 +8,8 @@ use std::io::{self, ErrorKind};
 
 use nix::sys::socket::SockProtocol;
 
-use super::flow::{DIAG_CONGESTION, DIAG_MEMORY, DIAG_TRAFFIC_CLASS, Flow};
-use super::{BY_FAMILY, DIAG_INFO, Netlink, diag_request, in_namespace_of};
+use super::flow::{ATTRIBUTES, Flow};
+use super::{BY_FAMILY, Netlink, diag_request, in_namespace_of};
 
 /// States of sockets that send or may send (`net/tcp_states.h`): all but TIME_WAIT, LISTEN and those of
 /// connections that no program has accepted; of UDP, "closed" means not connected.
@@ -37,13 +37,16 @@ impl FlowSampler {
 
     /// Hands each socket to `take`.
     pub fn read(&mut self, take: &mut dyn FnMut(Flow)) -> io::Result<()> {
-        let attributes = [DIAG_INFO, DIAG_MEMORY, DIAG_TRAFFIC_CLASS, DIAG_CONGESTION];
-        let attributes = attributes.iter().fold(0, |bits, kind| bits | 1 << (kind - 1));
         let kind = (TCP_OF_ALL_FAMILIES, TCP_OF_ALL_FAMILIES);
-        self.netlink.dump(kind, &tcp_request(attributes), &mut |payload| hand(payload, take))?;
+        self.netlink.dump(kind, &tcp_request(ATTRIBUTES), &mut |payload| hand(payload, take))?;
+        self.read_udp(take)
+    }
+
+    /// Hands each UDP socket to `take`. The kernel's tables of UDP sockets are small.
+    pub fn read_udp(&mut self, take: &mut dyn FnMut(Flow)) -> io::Result<()> {
         for family in [libc::AF_INET, libc::AF_INET6] {
             let mut request = diag_request(family, libc::IPPROTO_UDP, UDP_STATES, 0);
-            request[2] = attributes;
+            request[2] = ATTRIBUTES;
             let answered =
                 self.netlink.dump((BY_FAMILY, BY_FAMILY), &request, &mut |payload| hand(payload, take));
             // A kernel without udp_diag lists no sockets of UDP.

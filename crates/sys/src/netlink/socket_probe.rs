@@ -1,11 +1,12 @@
-//! Whether single TCP sockets have data to send: sock_diag(7), without a list of all.
+//! Single TCP sockets: sock_diag(7), without a list of all.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use nix::sys::socket::SockProtocol;
 
-use super::{BY_FAMILY, Flow, Netlink, diag_request, u32_at};
+use super::flow::{ATTRIBUTES, Flow};
+use super::{BY_FAMILY, Netlink, diag_request, u32_at};
 
 /// Members of `struct inet_diag_req_v2`, and of `struct inet_diag_msg`.
 const LOCAL_PORT_AT: usize = 8;
@@ -15,6 +16,8 @@ const PEER_AT: usize = 28;
 const INTERFACE_AT: usize = 44;
 const COOKIE_AT: usize = 48;
 const UNSENT_AT: usize = 60;
+/// Requests of one call: the answers fit into the socket's buffer.
+const AT_ONCE: usize = 64;
 
 /// Looks at single TCP sockets of this thread's network namespace. A call with a few sockets costs some 2 us
 /// each, however many the host has.
@@ -38,22 +41,39 @@ impl SocketProbe {
         flows: impl Iterator<Item = &'a Flow>,
         take: &mut dyn FnMut(usize, Option<u32>),
     ) -> io::Result<()> {
+        // Nothing but the structure itself is asked for.
+        self.ask(flows, 0, &mut |at, answer| take(at, answer.and_then(|payload| u32_at(payload, UNSENT_AT))))
+    }
+
+    /// Hands the place of each flow and what it is now to `take`; `None`: the socket is gone, or closed.
+    pub fn flows<'a>(
+        &mut self,
+        flows: impl Iterator<Item = &'a Flow>,
+        take: &mut dyn FnMut(usize, Option<Flow>),
+    ) -> io::Result<()> {
+        self.ask(flows, ATTRIBUTES, &mut |at, answer| take(at, answer.and_then(Flow::parse)))
+    }
+
+    fn ask<'a>(
+        &mut self,
+        flows: impl Iterator<Item = &'a Flow>,
+        attributes: u8,
+        take: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> io::Result<()> {
         self.requests.clear();
-        self.requests.extend(flows.map(request));
-        if self.requests.is_empty() {
-            return Ok(());
+        self.requests.extend(flows.map(|flow| request(flow, attributes)));
+        for (part, requests) in self.requests.chunks(AT_ONCE).enumerate() {
+            let place = |at: usize| part * AT_ONCE + at;
+            self.netlink.ask_each(BY_FAMILY, requests, &mut |at, answer| take(place(at), answer))?;
         }
-        self.netlink.ask_each(BY_FAMILY, &self.requests, &mut |at, answer| {
-            take(at, answer.and_then(|payload| u32_at(payload, UNSENT_AT)));
-        })
+        Ok(())
     }
 }
 
-fn request(flow: &Flow) -> [u8; 56] {
+fn request(flow: &Flow, attributes: u8) -> [u8; 56] {
     let family = if flow.local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let mut request = diag_request(family, libc::IPPROTO_TCP, u32::MAX, flow.local.port());
-    // Nothing but the structure itself is asked for.
-    request[2] = 0;
+    request[2] = attributes;
     let mut put = |at: usize, bytes: &[u8]| request[at..at + bytes.len()].copy_from_slice(bytes);
     put(LOCAL_PORT_AT, &flow.local.port().to_be_bytes());
     put(PEER_PORT_AT, &flow.peer.port().to_be_bytes());
@@ -115,6 +135,23 @@ mod tests {
             for _ in 0..2 {
                 probe.unsent_bytes(flows.iter(), &mut |at, bytes| seen[at] = Some(bytes)).unwrap();
             }
+            // More than one call takes.
+            let many = flows.iter().cycle().take(100 * flows.len());
+            let mut answers = vec![0; flows.len()];
+            probe
+                .flows(many, &mut |at, flow| {
+                    let at = at % flows.len();
+                    answers[at] += 1;
+                    assert_eq!(flow.is_some(), seen[at] != Some(None), "{:?}", flows[at]);
+                    if let Some(flow) = flow {
+                        assert_eq!((flow.cookie, flow.inode), (flows[at].cookie, flows[at].inode));
+                        assert_eq!((flow.local, flow.peer), (flows[at].local, flows[at].peer));
+                        assert_eq!(flow.congestion, flows[at].congestion);
+                        assert!(flow.tcp.is_some() && flow.memory.is_some() && flow.priority.is_some());
+                    }
+                })
+                .unwrap();
+            assert!(answers.iter().all(|answers| *answers == 100), "{answers:?}");
             for (flow, seen) in flows.iter().zip(&seen) {
                 match (flow.local.port(), flow.peer.port()) {
                     (own, _) if own == ports[0] => assert_eq!(*seen, Some(None), "reset: {flow:?}"),

@@ -31,8 +31,8 @@ pub use network::route::{
     interface_name, interface_number, interface_to, interface_with, link_speed_bit_per_s,
 };
 pub use network::{
-    NetDevice, NetDeviceReading, SocketMemory, SocketMemoryReading, Softnet, SoftnetReading, TcpCounters,
-    TcpCountersReading,
+    NetDevice, NetDeviceReading, OpenedConnections, SocketMemory, SocketMemoryReading, Softnet,
+    SoftnetReading, TcpCounters, TcpCountersReading,
 };
 pub use pressure::{Pressure, PressureReading};
 pub use process::set::ProcessSet;

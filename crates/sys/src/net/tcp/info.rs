@@ -52,6 +52,8 @@ pub struct TcpInfo {
     /// Receive window this host advertises.
     pub receive_window_bytes: Option<u32>,
     pub path_mtu_bytes: Option<u32>,
+    /// Time since the program's data was sent last; of a connection that sent none, since it was opened.
+    pub last_data_sent_ms: Option<u32>,
     /// Bytes sent, with those sent again.
     pub sent_bytes: Option<u64>,
     /// Segments that the peer reported to have received twice (D-SACK, RFC 2883): they were sent again for
@@ -100,6 +102,7 @@ impl TcpInfo {
             send_window_bytes: u32_at(228),
             receive_window_bytes: u32_at(232),
             path_mtu_bytes: u32_at(60),
+            last_data_sent_ms: u32_at(44),
             sent_bytes: u64_at(200),
             duplicates_reported_segments: u32_at(216),
             timeouts_total: u16_at(240),

@@ -170,6 +170,9 @@ pub struct TcpCountersReading {
     pub segments_retransmitted: Option<u64>,
     /// Retransmission timers that ran out.
     pub timeouts: Option<u64>,
+    /// Connections that programs opened to others, and those that others opened.
+    pub opened_active: Option<u64>,
+    pub opened_passive: Option<u64>,
 }
 
 /// Reads TCP's counters (`/proc/net/snmp` and `/proc/net/netstat`).
@@ -203,6 +206,27 @@ impl TcpCounters {
     }
 }
 
+/// Counts the TCP connections that are opened in a network namespace, from either side.
+#[derive(Debug)]
+pub struct OpenedConnections {
+    snmp: ProcFile,
+}
+
+impl OpenedConnections {
+    /// Of the network namespace that the calling thread is in.
+    pub fn open_of_thread() -> io::Result<Self> {
+        Ok(Self { snmp: ProcFile::open(Path::new("/"), "proc/thread-self/net/snmp")? })
+    }
+
+    /// All since the namespace was made (`ActiveOpens` and `PassiveOpens` of `/proc/net/snmp`). As long as
+    /// the number is the same, no TCP socket has become a connection.
+    pub fn read(&mut self) -> io::Result<Option<u64>> {
+        let mut reading = TcpCountersReading::default();
+        parse_tcp(self.snmp.read_all()?, b"Tcp:", &mut reading);
+        Ok(reading.opened_active.zip(reading.opened_passive).map(|(own, others)| own.saturating_add(others)))
+    }
+}
+
 /// Both files hold pairs of lines, names above and numbers below, each starting with the same group name.
 fn parse_tcp(text: &[u8], group: &[u8], reading: &mut TcpCountersReading) {
     let mut lines = lines(text).filter_map(|line| line.strip_prefix(group));
@@ -212,6 +236,8 @@ fn parse_tcp(text: &[u8], group: &[u8], reading: &mut TcpCountersReading) {
             b"OutSegs" => &mut reading.segments_sent,
             b"RetransSegs" => &mut reading.segments_retransmitted,
             b"TCPTimeouts" => &mut reading.timeouts,
+            b"ActiveOpens" => &mut reading.opened_active,
+            b"PassiveOpens" => &mut reading.opened_passive,
             _ => continue,
         };
         *field = decimal(value);

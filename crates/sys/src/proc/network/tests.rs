@@ -83,6 +83,7 @@ fn tcp_counters_by_name() {
     parse_tcp(SNMP, b"Tcp:", &mut reading);
     assert_eq!(reading.segments_sent, Some(5349));
     assert_eq!(reading.segments_retransmitted, Some(7));
+    assert_eq!((reading.opened_active, reading.opened_passive), (Some(80), Some(5)));
     assert_eq!(reading.timeouts, None);
     parse_tcp(NETSTAT, b"TcpExt:", &mut reading);
     assert_eq!(reading.timeouts, Some(4));
@@ -95,6 +96,18 @@ fn network_counters_of_this_machine_are_read() {
     assert!(SocketMemory::open(root).unwrap().read().unwrap().tcp_bytes.is_some());
     let tcp = TcpCounters::open(root).unwrap().read().unwrap();
     assert!(tcp.segments_sent.is_some() && tcp.timeouts.is_some());
+}
+
+#[test]
+fn connections_are_counted_at_both_ends() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut opened = OpenedConnections::open_of_thread().unwrap();
+    let before = opened.read().unwrap().unwrap();
+    let to = listener.local_addr().unwrap();
+    let _ends: Vec<_> =
+        (0..3).map(|_| (std::net::TcpStream::connect(to).unwrap(), listener.accept())).collect();
+    // Other tests may open some, too.
+    assert!(opened.read().unwrap().unwrap() >= before + 6);
 }
 
 proptest! {

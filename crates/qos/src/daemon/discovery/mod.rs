@@ -1,72 +1,38 @@
 //! The sockets that leave through the bottleneck, with the class of each.
+//!
+//! A list of all TCP sockets walks the kernel's table of connections, which costs up to 1 ms however few there
+//! are. So one is made only if there may be a new socket, and every 300 ms; in between, those that send are
+//! looked up one by one, and the others stay as they were read.
+
+mod found;
+mod placing;
+mod routes;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use sys::clock::{Deadline, monotonic_ns};
-use sys::netlink::{ByCookie, Flow, FlowSampler};
-use sys::proc::{interface_number, interface_to};
-use sys::process::{ForeignProcess, PacingRate, Program, SocketHolder, SocketOwners, user_name};
+use sys::netlink::{ByCookie, Flow, FlowSampler, SocketProbe};
+use sys::proc::OpenedConnections;
+use sys::process::{ForeignProcess, Program, SocketOwners, user_name};
 
-use super::Rates;
-use crate::law::SocketSample;
 use crate::policy::{Bottleneck, Policy, SocketFacts};
+pub use found::Found;
+use placing::{Placed, Placing};
+use routes::{Routes, may_leave_through};
 
 /// How long one tick may search for the holders of new sockets; the next tick continues.
 const SEARCH_WITHIN: Duration = Duration::from_millis(10);
 /// Name of the process of `kagiri qos coordinate`.
 const COORDINATOR: &str = "kagiri";
-/// How long the route to a peer is taken for known.
-const ROUTE_FOR: Duration = Duration::from_secs(10);
-
-/// A socket of a class.
-#[derive(Debug)]
-pub struct Found {
-    pub flow: Flow,
-    /// When it was read, on the monotonic clock.
-    pub time_ns: u64,
-    pub holder: SocketHolder,
-    /// Index in the policy.
-    pub class: usize,
-    /// It did not exist at the first reading, and has a holder for the first time.
-    pub is_new: bool,
-    /// What had been asked for and set when it was read; `None`: nothing.
-    pub(super) at_reading: Option<Rates>,
-    /// The rate that was set since it was read.
-    pub set_since: Option<PacingRate>,
-}
-
-impl Found {
-    /// Of a socket whose holder and class are to be found.
-    fn unplaced(flow: Flow, time_ns: u64) -> Self {
-        let holder = SocketHolder { pid: 0, fd: -1 };
-        Self { flow, time_ns, holder, class: 0, is_new: false, at_reading: None, set_since: None }
-    }
-
-    /// What the law reads of it; `None` for UDP, and for a kernel that does not report all of it.
-    pub fn sample(&self) -> Option<SocketSample> {
-        let info = self.flow.tcp.as_ref()?;
-        Some(SocketSample {
-            id: self.flow.cookie,
-            peer: self.flow.peer.ip(),
-            class: self.class,
-            time_ns: self.time_ns,
-            srtt_us: info.rtt_us?,
-            min_rtt_us: info.min_rtt_us?,
-            segs_in: info.received_segments?,
-            delivered: info.delivered_segments?,
-            mss: info.send_mss_bytes?,
-            unacked: info.unacked_segments?,
-            sacked: info.sacked_segments?,
-            lost: info.lost_segments?,
-            retrans: info.retransmitted_segments?,
-            total_retrans: info.retransmits_total?,
-            notsent_bytes: info.notsent_bytes?,
-        })
-    }
-}
+/// How long a list of all sockets is used.
+const LIST_FOR: Duration = Duration::from_millis(300);
+/// More sockets than this are listed, not looked up one by one, at 2 us each.
+const LOOKED_UP_MAX: usize = 128;
+/// States of connections (`net/tcp_states.h`) that wait to be accepted if no program holds them:
+/// ESTABLISHED, CLOSE_WAIT.
+const STATES_OPEN: [u8; 2] = [1, 8];
 
 /// A class into which a process has come by its own statement, as long as it runs as the same user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,11 +44,11 @@ pub struct Joined {
 
 #[derive(Debug)]
 pub struct Discovery {
-    interface: String,
     sampler: FlowSampler,
+    probe: SocketProbe,
+    opened: OpenedConnections,
     owners: SocketOwners,
-    /// Whether a peer is reached through the bottleneck, and until when that is taken for known.
-    routes: HashMap<IpAddr, (bool, Deadline)>,
+    routes: Routes,
     users: HashMap<u32, Option<String>>,
     /// Paths of control groups whose processes belong to a class, whatever it matches.
     groups: Vec<(String, usize)>,
@@ -95,6 +61,18 @@ pub struct Discovery {
     /// Whether a socket that existed at the reading before is gone.
     has_lost: bool,
     placing: Placing,
+    /// `None`: the next step makes a list of all sockets.
+    list: Option<List>,
+    /// When the last step began, on the monotonic clock.
+    began_ns: u64,
+}
+
+/// A list of all sockets, of which the holders are known as far as they can be.
+#[derive(Debug)]
+struct List {
+    /// Connections that had been opened before it was made.
+    opened: u64,
+    until: Deadline,
 }
 
 /// A socket of a program, of whatever class.
@@ -106,75 +84,103 @@ struct Existing {
     placed: Option<Placed>,
 }
 
-/// The class of a socket, and what it follows from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Placed {
-    class: Option<usize>,
-    pid: i32,
-    ends: [SocketAddr; 2],
-    placing: u64,
-}
-
-/// What the classes of sockets follow from, beside the policy, the process and the ends of each. As long as
-/// the version is the same, so are the classes.
-#[derive(Debug, Default)]
-struct Placing {
-    version: u64,
-    programs_version: u64,
-    joined: HashMap<i32, Joined>,
-}
-
-impl Placing {
-    fn update(&mut self, programs_version: u64, joined: &HashMap<i32, Joined>) {
-        if self.programs_version != programs_version || self.joined != *joined {
-            self.version += 1;
-            self.programs_version = programs_version;
-            self.joined.clone_from(joined);
-        }
-    }
-}
-
 impl Discovery {
     pub fn open(bottleneck: &Bottleneck, groups: Vec<(String, usize)>) -> io::Result<Self> {
         Ok(Self {
-            interface: bottleneck.interface.clone(),
             coordinator_port: bottleneck.coordinator.as_deref().and_then(port_of),
             groups,
             sampler: FlowSampler::open(None)?,
+            probe: SocketProbe::open()?,
+            opened: OpenedConnections::open_of_thread()?,
             owners: SocketOwners::new(),
-            routes: HashMap::new(),
+            routes: Routes::through(&bottleneck.interface),
             users: HashMap::new(),
             existing: ByCookie::default(),
             readings: 0,
             has_lost: false,
             placing: Placing::default(),
+            list: None,
+            began_ns: 0,
         })
     }
 
-    /// Fills `found` with the sockets of the policy's classes. `joined`: classes that processes have stated.
+    /// Brings `found` up to date, the sockets of the policy's classes at the step before. `joined`: classes
+    /// that processes have stated.
     pub fn look(
         &mut self,
         policy: &Policy,
         joined: &HashMap<i32, Joined>,
         found: &mut Vec<Found>,
     ) -> io::Result<()> {
-        self.read(found)?;
-        self.owners.update(found.iter().map(|found| found.flow.inode), SEARCH_WITHIN);
+        self.began_ns = monotonic_ns();
+        // Before the list is made: what is opened meanwhile may be missing in it.
+        let opened = self.opened.read().ok().flatten();
+        let is_valid = |list: &List| Some(list.opened) == opened && !list.until.passed();
+        let is_listed = self.list.as_ref().is_some_and(is_valid) && self.placing.is_of(joined);
+        if is_listed && self.look_up(policy, found)? {
+            self.has_lost = false;
+            return Ok(());
+        }
+        self.list = None;
+        let has_unaccepted = self.read(found)?;
+        let is_complete =
+            self.owners.update(found.iter().map(|found| found.flow.inode), SEARCH_WITHIN) && !has_unaccepted;
         self.placing.update(self.owners.programs_version(), joined);
         found.retain_mut(|found| self.place(policy, joined, found).is_some());
+        let opened = opened.filter(|_| is_complete);
+        self.list = opened.map(|opened| List { opened, until: Deadline::after(LIST_FOR) });
         Ok(())
     }
 
+    /// Makes a list of all sockets with the next step.
+    pub fn list_next(&mut self) {
+        self.list = None;
+    }
+
+    /// Whether the socket was read in the last step.
+    pub fn is_fresh(&self, found: &Found) -> bool {
+        found.time_ns >= self.began_ns
+    }
+
+    /// Reads the TCP sockets that may have sent. Returns whether all others are as they were in the list; if
+    /// not, some have been read nevertheless.
+    fn look_up(&mut self, policy: &Policy, found: &mut [Found]) -> io::Result<bool> {
+        let Self { sampler, probe, existing, .. } = self;
+        let is_tcp = |found: &Found| found.flow.tcp.is_some();
+        let are_few = found.iter().filter(|found| is_tcp(found)).count() <= LOOKED_UP_MAX;
+        let is_due = |found: &Found| is_tcp(found) && (are_few || found.is_busy(policy));
+        let due: Vec<usize> = (0..found.len()).filter(|at| is_due(&found[*at])).collect();
+        if due.len() > LOOKED_UP_MAX || found.iter().any(|found| !is_tcp(found) && found.is_changed_since) {
+            return Ok(false);
+        }
+        // Nothing counts the UDP sockets that are opened.
+        let mut has_new = false;
+        sampler.read_udp(&mut |flow| has_new |= flow.inode != 0 && !existing.contains_key(&flow.cookie))?;
+        if has_new {
+            return Ok(false);
+        }
+        let mut now = Vec::with_capacity(due.len());
+        let mut has_gone = false;
+        probe.flows(due.iter().map(|at| &found[*at].flow), &mut |place, flow| match flow
+            .filter(|flow| flow.inode != 0)
+        {
+            Some(flow) => now.push((due[place], flow, monotonic_ns())),
+            None => has_gone = true,
+        })?;
+        now.into_iter().for_each(|(at, flow, time_ns)| found[at].update(flow, time_ns));
+        Ok(!has_gone)
+    }
+
     /// Reads all sockets: notes those that exist, and fills `found` with those that may leave through the
-    /// bottleneck.
-    fn read(&mut self, found: &mut Vec<Found>) -> io::Result<()> {
-        self.routes.retain(|_, (_, known)| !known.passed());
-        let Self { interface, sampler, routes, existing, .. } = self;
+    /// bottleneck. Returns whether there are some that wait to be accepted.
+    fn read(&mut self, found: &mut Vec<Found>) -> io::Result<bool> {
+        self.routes.forget_old();
+        let Self { sampler, routes, existing, .. } = self;
         // Counted even if it fails: the next one must not take for listed what this one has listed.
         self.readings += 1;
         let reading = self.readings;
-        let mut number = None;
-        let (mut count, mut is_route_missing) = (0, false);
+        let mut interface = None;
+        let (mut count, mut is_route_missing, mut has_unaccepted) = (0, false, false);
         found.clear();
         sampler.read(&mut |flow| {
             let time_ns = monotonic_ns();
@@ -184,6 +190,7 @@ impl Discovery {
             }
             // Without an inode, its program has closed it, or has not accepted it yet: nothing can be set.
             if flow.inode == 0 {
+                has_unaccepted |= STATES_OPEN.contains(&flow.state);
                 return;
             }
             let known =
@@ -194,30 +201,26 @@ impl Discovery {
             }
             count += 1;
             let may_leave = match flow.peer.port() {
-                0 => may_leave_through(&flow, *number.get_or_insert_with(|| interface_number(interface))),
+                0 => may_leave_through(&flow, *interface.get_or_insert_with(|| routes.interface())),
                 // To look for a route now would delay the times of those that follow.
-                _ => routes.get(&flow.peer.ip()).map_or_else(
-                    || {
-                        is_route_missing = true;
-                        true
-                    },
-                    |(is_through, _)| *is_through,
-                ),
+                _ => routes.known(flow.peer.ip()).unwrap_or_else(|| {
+                    is_route_missing = true;
+                    true
+                }),
             };
             if may_leave {
                 found.push(Found::unplaced(flow, time_ns));
             }
         })?;
         if is_route_missing {
-            found.retain(|Found { flow: Flow { peer, .. }, .. }| {
-                peer.port() == 0 || is_through(interface, routes, *peer)
-            });
+            found
+                .retain(|Found { flow: Flow { peer, .. }, .. }| peer.port() == 0 || routes.is_through(*peer));
         }
         self.has_lost = count < existing.len();
         if self.has_lost {
             existing.retain(|_, existing| existing.last == reading);
         }
-        Ok(())
+        Ok(has_unaccepted)
     }
 
     /// Sockets of the host at the last reading.
@@ -238,6 +241,7 @@ impl Discovery {
     /// A socket turned out not to be where it was found.
     pub fn forget(&mut self, inode: u64) {
         self.owners.forget(inode);
+        self.list_next();
     }
 
     pub fn process(&self, found: &Found) -> Option<&ForeignProcess> {
@@ -314,24 +318,9 @@ impl Discovery {
     }
 }
 
-/// Whether a peer is reached through the interface.
-fn is_through(interface: &str, routes: &mut HashMap<IpAddr, (bool, Deadline)>, peer: SocketAddr) -> bool {
-    let known = routes.entry(peer.ip()).or_insert_with(|| {
-        // A peer without a route is reached through no interface.
-        let is_through = interface_to(peer).is_ok_and(|name| name == interface);
-        (is_through, Deadline::after(ROUTE_FOR))
-    });
-    known.0
-}
-
 /// Port of an endpoint such as `tls/desk.example:7448`.
 fn port_of(endpoint: &str) -> Option<u16> {
     endpoint.rsplit_once(':')?.1.parse().ok()
-}
-
-/// Whether a UDP socket without a peer may send through the interface of this number.
-fn may_leave_through(flow: &Flow, interface: Option<u32>) -> bool {
-    !flow.local.ip().is_loopback() && (flow.interface == 0 || Some(flow.interface) == interface)
 }
 
 /// Whether a program runs in this control group of version 2, or below it.
@@ -342,28 +331,4 @@ fn is_in(program: &Program, group: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn classes_are_looked_up_anew_when_a_program_or_a_statement_changes() {
-        let mut placing = Placing::default();
-        let mut versions = vec![];
-        let none = HashMap::new();
-        let stated = |class| HashMap::from([(7, Joined { uid: 0, class })]);
-        for (programs_version, joined) in [
-            (0, none.clone()),
-            (1, none.clone()),
-            (1, none.clone()),
-            (1, stated(0)),
-            (1, stated(0)),
-            (1, stated(1)),
-            (2, stated(1)),
-            (2, none),
-        ] {
-            placing.update(programs_version, &joined);
-            versions.push(placing.version);
-        }
-        assert_eq!(versions, [0, 1, 1, 2, 2, 3, 4, 5]);
-    }
-}
+mod tests;
