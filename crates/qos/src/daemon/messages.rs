@@ -73,6 +73,7 @@ pub struct EndedMessage {
     pub class: usize,
     /// From the first byte in the kernel to the last acknowledgement, in seconds.
     pub transfer_s: f64,
+    pub bytes: u64,
 }
 
 #[derive(Debug)]
@@ -126,8 +127,10 @@ impl Messages {
                 && now.acked_bytes > since.acked_bytes
             {
                 let transfer_s = now.busy_us.saturating_sub(since.busy_us) as f64 * 1e-6;
-                class.add(transfer_s, limit_s, now.acked_bytes - since.acked_bytes);
-                self.ended.push(EndedMessage { pid: found.holder.pid, class: found.class, transfer_s });
+                let bytes = now.acked_bytes - since.acked_bytes;
+                class.add(transfer_s, limit_s, bytes);
+                let (pid, class) = (found.holder.pid, found.class);
+                self.ended.push(EndedMessage { pid, class, transfer_s, bytes });
             }
         }
         if count < self.sockets.len() {

@@ -160,6 +160,9 @@ impl Daemon {
         clients.apply(law, &mut samples);
         let exists = |cookie| self.discovery.exists(cookie);
         self.law.set_watched(self.watch.choose(&self.policy, &self.found, exists));
+        for message in self.messages.ended() {
+            self.law.message_arrived(message.bytes as f64, message.transfer_s);
+        }
         let control = self.law.tick(monotonic_ns(), &samples);
         self.ask(&control.rates);
         if self.discovery.has_lost_sockets() {

@@ -4,7 +4,7 @@
 //! for bulk, but a large message that begins then shares the link until the next tick and later. So bulk
 //! leaves what sparse messages need once the capacity is known, and looks for a faster link in short
 //! searches: it takes the whole link and a tenth more each tick, until more is delivered than was known, or a
-//! queue begins.
+//! queue begins. A message that arrives faster than the capacity allows begins one at once.
 
 use super::observer::Observation;
 use super::settings::{START_BIT_PER_S, Settings, State};
@@ -41,6 +41,11 @@ const PUT_OFF_NS: u64 = 5_000_000_000;
 const ENDED_MAX: u32 = 5;
 /// More than this multiple of the capacity means a faster link.
 const FASTER: f64 = 1.05;
+/// A message that arrives at this multiple of the capacity shows a faster link, or a shaper that lets so much
+/// pass at once.
+const FASTER_MESSAGE: f64 = 1.3;
+/// The kernel counts the time of a message in ticks of at most this length (jiffies(7)), in seconds.
+const KERNEL_TICK_S: f64 = 0.01;
 /// Share of the capacity that bulk grows by in each tick of a search.
 const SEARCH_STEP: f64 = 0.1;
 
@@ -53,6 +58,10 @@ pub struct Hold {
     /// A search found more, and the law is to find how much.
     is_released: bool,
     changes: Changes,
+    /// A message has arrived faster than the capacity allows.
+    is_faster_shown: bool,
+    /// Until then such messages show nothing: a search that one began found no faster link.
+    doubted_until_ns: u64,
 }
 
 /// Whether the capacity has changed of late, such as that of a radio link.
@@ -83,6 +92,8 @@ impl Changes {
 struct Search {
     begun_ns: u64,
     capacity: f64,
+    /// A message began it.
+    is_by_message: bool,
 }
 
 /// What a tick without a long queue showed.
@@ -121,7 +132,9 @@ impl Hold {
 
     /// The capacity is what was known.
     pub fn unchanged(&mut self, now_ns: u64) {
-        *self = Self { confirmed_ns: now_ns, changes: self.changes, ..Self::default() };
+        let is_in_vain = self.search.is_some_and(|search| search.is_by_message);
+        let doubted_until_ns = if is_in_vain { now_ns + SEARCH_EVERY_NS } else { self.doubted_until_ns };
+        *self = Self { confirmed_ns: now_ns, changes: self.changes, doubted_until_ns, ..Self::default() };
     }
 
     fn bound(&mut self, tick: Tick) -> Bound {
@@ -135,13 +148,17 @@ impl Hold {
         };
         let Some(search) = self.search else {
             let due_ns = self.confirmed_ns + every_ns;
-            if now_ns < due_ns || tick.is_urgent_active && now_ns < due_ns + PUT_OFF_NS {
+            let is_by_message = std::mem::take(&mut self.is_faster_shown)
+                && now_ns >= self.doubted_until_ns
+                && !tick.is_beside_others;
+            let is_due = now_ns >= due_ns && (!tick.is_urgent_active || now_ns >= due_ns + PUT_OFF_NS);
+            if !is_by_message && !is_due {
                 return Bound::Held;
             }
-            if tick.is_urgent_active {
+            if is_by_message || tick.is_urgent_active {
                 self.ended = ENDED_MAX;
             }
-            self.search = Some(Search { begun_ns: now_ns, capacity });
+            self.search = Some(Search { begun_ns: now_ns, capacity, is_by_message });
             return Bound::Searching;
         };
         if tick.delivered > FASTER * search.capacity {
@@ -167,6 +184,13 @@ impl Hold {
 }
 
 impl Law {
+    /// A message of an urgent class has arrived. If it took less time than the capacity allows, there is a
+    /// search for a faster link at once.
+    pub fn message_arrived(&mut self, bytes: f64, transfer_s: f64) {
+        let bit_per_s = 8.0 * bytes / (transfer_s + KERNEL_TICK_S);
+        self.hold.is_faster_shown |= bit_per_s > FASTER_MESSAGE * self.capacity;
+    }
+
     /// No queue, or a short one.
     pub(super) fn grow(&mut self, step: Step<'_>) -> State {
         let Step { now_ns, dt_s, seen, ranking, queue_s, limit_s } = step;
@@ -270,6 +294,27 @@ mod tests {
 
     fn at(s: f64) -> Tick {
         Tick { now_ns: (s * 1e9) as u64, ..TICK }
+    }
+
+    #[test]
+    fn message_that_was_faster_begins_a_search_which_is_doubted_after_one_in_vain() {
+        let mut hold = Hold::default();
+        hold.confirmed(0, 20e6);
+        let shown = |hold: &mut Hold, tick| {
+            hold.is_faster_shown = true;
+            hold.bound(tick)
+        };
+        let beside = Tick { is_beside_others: true, ..at(1.0) };
+        assert_eq!([shown(&mut hold, beside), hold.bound(at(1.1))], [Bound::Held, Bound::Held]);
+        assert_eq!(shown(&mut hold, at(2.0)), Bound::Searching);
+        let message = Tick { is_urgent_active: true, ..at(2.1) };
+        assert_eq!(hold.bound(message), Bound::Searching, "a message does not end it");
+        assert_eq!(hold.bound(Tick { is_queue: true, ..at(2.2) }), Bound::Confirmed);
+        assert_eq!(shown(&mut hold, at(12.1)), Bound::Held, "a shaper may have let the message pass");
+        assert_eq!(hold.bound(at(12.2)), Bound::Searching, "the usual one");
+        assert_eq!(hold.bound(Tick { delivered: 22e6, ..at(12.3) }), Bound::Free);
+        hold.confirmed(13_000_000_000, 50e6);
+        assert_eq!(shown(&mut hold, at(13.1)), Bound::Searching);
     }
 
     fn searching() -> Hold {

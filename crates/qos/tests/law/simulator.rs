@@ -68,6 +68,8 @@ pub struct Simulator {
     pub responses: Vec<(f64, f64)>,
     /// Classes of the flows of these.
     pub response_classes: Vec<usize>,
+    /// Messages since the last tick: flow, bytes, seconds.
+    arrived: Vec<(usize, f64, f64)>,
     pub message_bytes: f64,
     pub message_every_us: u64,
     pub has_bulk: bool,
@@ -137,6 +139,7 @@ impl Simulator {
             records: Vec::new(),
             responses: Vec::new(),
             response_classes: Vec::new(),
+            arrived: Vec::new(),
             message_bytes,
             message_every_us: 50_000,
             has_bulk: true,
@@ -258,7 +261,7 @@ impl Simulator {
     }
 
     fn receive(&mut self) {
-        for flow in &mut self.flows {
+        for (at, flow) in self.flows.iter_mut().enumerate() {
             while flow.losses.front().is_some_and(|at| *at <= self.now_us) {
                 flow.losses.pop_front();
                 flow.lose(self.now_us);
@@ -266,6 +269,8 @@ impl Simulator {
             while flow.acks.front().is_some_and(|(at, _)| *at <= self.now_us) {
                 let Some((_, rtt_us)) = flow.acks.pop_front() else { break };
                 if let Some(took_us) = flow.arrive(self.now_us, rtt_us, self.receiver) {
+                    let bytes = flow.schedule.map_or(self.message_bytes, |schedule| schedule.bytes);
+                    self.arrived.push((at, bytes, took_us as f64 * 1e-6));
                     let sent_s = (self.now_us - took_us) as f64 * 1e-6;
                     self.responses.push((sent_s, took_us as f64 * 1e-6));
                     self.response_classes.push(flow.class);
@@ -303,6 +308,9 @@ impl Simulator {
             let urgent = samples.iter().filter(|sample| sample.class != BULK_CLASS);
             self.hosts[at].sending = urgent.map(|sample| (sample.id, sample.is_active())).collect();
             let law = &mut self.hosts[at].law;
+            for (_, bytes, took_s) in self.arrived.iter().filter(|(flow, ..)| range.contains(flow)) {
+                law.message_arrived(*bytes, *took_s);
+            }
             if self.is_watched {
                 law.set_watched(vec![true; law.settings().classes.len()]);
             }
@@ -317,5 +325,6 @@ impl Simulator {
             let bulk_bytes = bulk.map(|flow| f64::from(flow.delivered) * f64::from(MSS)).sum();
             self.records.push(Record { at_s: self.now_s(), host: at, control, bulk_bytes });
         }
+        self.arrived.clear();
     }
 }

@@ -104,6 +104,44 @@ fn faster_link_is_found_beside_sparse_messages_and_a_slower_one_at_once() {
     assert!(in_time(&slow, 0.08) > 0.9, "{slow:?}");
 }
 
+/// Seconds from `step_s` on until bulk has had this share of what is left for half a second.
+fn back_after(simulator: &Simulator, step_s: f64, left: f64, share: f64) -> f64 {
+    let at = |s: f64| simulator.records.iter().find(|record| record.at_s >= s);
+    let has_all = |s: &f64| {
+        let (Some(first), Some(last)) = (at(*s), at(*s + 0.5)) else { return false };
+        8.0 * (last.bulk_bytes - first.bulk_bytes) / (last.at_s - first.at_s) >= share * left
+    };
+    let starts = (0..).map(|tick| step_s + 0.05 * f64::from(tick));
+    starts.take_while(|s| *s + 0.5 < simulator.now_s()).find(has_all).map_or(f64::INFINITY, |s| s - step_s)
+}
+
+#[test]
+fn bulk_is_back_soon_after_a_link_was_slow() {
+    for (buffer, base_rtt_us) in [(64 << 10, 2000), (256 << 10, 500), (256 << 10, 4000), (1 << 20, 4000)] {
+        for phase_ms in [0, 400, 1100, 1900, 2600] {
+            let schedule = |offset_us| Schedule { bytes: 20e3, every_us: 250_000, offset_us };
+            let classes = vec![BULK, urgent(0.05, 20e3, rank(1, 2))];
+            let flows = [(1, schedule(7_000)), (1, schedule(101_000))];
+            let mut simulator = Simulator::of_classes(settings(None, classes), 12, &flows, buffer);
+            simulator.base_rtt_us = base_rtt_us;
+            simulator.receiver = Receiver::AcknowledgesEverySecond;
+            simulator.run_until(10.0);
+            simulator.capacity_bit_per_s = 5e6;
+            let step_s = 18.0 + f64::from(phase_ms) / 1000.0;
+            simulator.run_until(step_s);
+            simulator.capacity_bit_per_s = 50e6;
+            simulator.run_until(step_s + 10.0);
+            let left = 50e6 * PAYLOAD - 2.0 * 8.0 * 20e3 / 0.25;
+            let after_s = back_after(&simulator, step_s, left, 0.8);
+            let late = responses(&simulator, 1, step_s + 2.0);
+            eprintln!(
+                "{buffer} B, {base_rtt_us} us, {phase_ms}: after {after_s} s, {} in time",
+                in_time(&late, 0.05)
+            );
+        }
+    }
+}
+
 #[test]
 fn class_that_has_been_silent_gives_its_reservation_to_bulk() {
     let schedule = Schedule { bytes: 50e3, every_us: 20_000_000, offset_us: 13_000_000 };
