@@ -336,8 +336,13 @@ impl Daemon {
         let left: Vec<u64> = self.sockets.cookies().filter(|cookie| !stay.contains(cookie)).collect();
         // What they were read with is not what they have.
         self.discovery.list_next();
+        let paced: Cookies =
+            self.found.iter().filter(|found| self.is_paced(found)).map(|found| found.flow.cookie).collect();
         for cookie in left {
-            self.asked.remove(&cookie);
+            // The law does not say again what it has asked for: one that is paced all the same keeps that.
+            if !paced.contains(&cookie) {
+                self.asked.remove(&cookie);
+            }
             self.sockets.restore(cookie);
         }
         Ok(())

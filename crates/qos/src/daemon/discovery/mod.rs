@@ -60,6 +60,8 @@ pub struct Discovery {
     readings: u64,
     /// Whether a socket that existed at the reading before is gone.
     has_lost: bool,
+    /// What was found before the last list, kept for its room.
+    before: Vec<Found>,
     placing: Placing,
     /// `None`: the next step makes a list of all sockets.
     list: Option<List>,
@@ -98,6 +100,7 @@ impl Discovery {
             existing: ByCookie::default(),
             readings: 0,
             has_lost: false,
+            before: Vec::new(),
             placing: Placing::default(),
             list: None,
             began_ns: 0,
@@ -181,7 +184,8 @@ impl Discovery {
         let reading = self.readings;
         let mut interface = None;
         let (mut count, mut is_route_missing, mut has_unaccepted) = (0, false, false);
-        found.clear();
+        self.before.clear();
+        self.before.append(found);
         sampler.read(&mut |flow| {
             let time_ns = monotonic_ns();
             // UDP sockets need no peer to send.
@@ -216,11 +220,33 @@ impl Discovery {
             found
                 .retain(|Found { flow: Flow { peer, .. }, .. }| peer.port() == 0 || routes.is_through(*peer));
         }
-        self.has_lost = count < existing.len();
+        self.has_lost = count < self.existing.len();
         if self.has_lost {
-            existing.retain(|_, existing| existing.last == reading);
+            self.find_missing(found)?;
+            self.existing.retain(|_, existing| existing.last == reading);
         }
         Ok(has_unaccepted)
+    }
+
+    /// Adds to `found` what was found before, exists, and is not in the list: the kernel leaves a socket out
+    /// if others leave its chain while the list is made. To take it for gone would leave it slowed for ever.
+    fn find_missing(&mut self, found: &mut Vec<Found>) -> io::Result<()> {
+        let Self { before, existing, readings, probe, .. } = self;
+        let is_missing = |found: &&Found| {
+            let listed = existing.get(&found.flow.cookie).is_none_or(|existing| existing.last == *readings);
+            !listed && found.flow.tcp.is_some()
+        };
+        let missing: Vec<&Flow> = before.iter().filter(is_missing).map(|found| &found.flow).collect();
+        let mut now = Vec::new();
+        probe
+            .flows(missing.into_iter(), &mut |_, flow| now.extend(flow.map(|flow| (flow, monotonic_ns()))))?;
+        for (flow, time_ns) in now.into_iter().filter(|(flow, _)| flow.inode != 0) {
+            if let Some(existing) = existing.get_mut(&flow.cookie) {
+                existing.last = *readings;
+            }
+            found.push(Found::unplaced(flow, time_ns));
+        }
+        Ok(())
     }
 
     /// Sockets of the host at the last reading.

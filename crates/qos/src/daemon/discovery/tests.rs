@@ -47,6 +47,29 @@ impl Looking {
         self.discovery.look(&self.policy, &HashMap::new(), &mut self.found).unwrap();
     }
 
+    /// Looks until the holders of all sockets are known, and has the list stay valid. Returns the number of
+    /// lists so far.
+    fn settle(&mut self) -> u64 {
+        let deadline = Deadline::after(WITHIN);
+        self.look();
+        while self.discovery.list.is_none() {
+            assert!(!deadline.passed(), "the holders are not found");
+            self.look();
+        }
+        self.discovery.list.as_mut().unwrap().until = Deadline::after(WITHIN);
+        self.discovery.readings
+    }
+
+    fn fresh(&self) -> usize {
+        self.found.iter().filter(|found| self.discovery.is_fresh(found)).count()
+    }
+
+    /// Whether a socket has sent more than this.
+    fn has_sent(&self, bytes: u64) -> bool {
+        let acked = |found: &Found| found.flow.tcp.as_ref().unwrap().acked_bytes.unwrap();
+        self.found.iter().any(|found| acked(found) > bytes)
+    }
+
     /// Has the program do something, and says how long it takes until that is seen at 20 steps a second.
     fn until(&mut self, signal: Signal, done: &str, seen: impl Fn(&Self) -> bool) -> Duration {
         self.child.signal(signal).unwrap();
@@ -82,50 +105,45 @@ fn watch(child: Child) {
     let policy = Policy::parse(POLICY).unwrap();
     let discovery = Discovery::open(&policy.bottleneck, Vec::new()).unwrap();
     let mut looking = Looking { discovery, policy, found: Vec::new(), child };
-    looking.look();
+    let lists = looking.settle();
     assert_eq!(looking.found.len(), 400);
     // What rests is not read, and no list is made.
-    looking.discovery.list.as_mut().unwrap().until = Deadline::after(WITHIN);
     looking.look();
-    assert_eq!((looking.discovery.readings, looking.found.len()), (1, 400));
-    let fresh =
-        |looking: &Looking| looking.found.iter().filter(|found| looking.discovery.is_fresh(found)).count();
-    assert_eq!(fresh(&looking), 0);
+    assert_eq!((looking.discovery.readings, looking.found.len(), looking.fresh()), (lists, 400, 0));
     // A new connection is seen with the next step: both its ends.
-    looking.until(Signal::SIGUSR1, "connected", |looking| looking.discovery.readings == 2);
-    assert_eq!(looking.found.len(), 402);
+    looking.until(Signal::SIGUSR1, "connected", |looking| looking.found.len() == 402);
     assert_eq!(looking.found.iter().filter(|found| found.is_new).count(), 2);
+    let lists = looking.settle();
     // Both ends have just been opened. Whatever else is set is read with the next step, too.
-    looking.discovery.list.as_mut().unwrap().until = Deadline::after(WITHIN);
     looking.look();
-    assert_eq!((looking.discovery.readings, fresh(&looking)), (2, 2));
-    looking
-        .found
-        .iter_mut()
-        .find(|found| found.time_ns < looking.discovery.began_ns)
-        .unwrap()
-        .is_changed_since = true;
+    assert_eq!((looking.discovery.readings, looking.fresh()), (lists, 2));
+    let began_ns = looking.discovery.began_ns;
+    let resting = looking.found.iter_mut().find(|found| found.time_ns < began_ns).unwrap();
+    resting.is_changed_since = true;
     looking.look();
-    assert_eq!((looking.discovery.readings, fresh(&looking)), (2, 3));
+    assert_eq!((looking.discovery.readings, looking.fresh()), (lists, 3));
     looking.discovery.list_next();
     looking.look();
-    assert_eq!(looking.discovery.readings, 3);
+    assert_eq!(looking.discovery.readings, lists + 1);
     // One that rested writes: it is read when a list is made.
-    let acked = |looking: &Looking| {
-        let acked = |found: &Found| found.flow.tcp.as_ref().unwrap().acked_bytes.unwrap() > 1000;
-        looking.found.iter().any(acked)
-    };
-    let after = looking.until(Signal::SIGUSR2, "written", acked);
-    assert!(looking.discovery.readings == 4 && after < Duration::from_secs(1), "{after:?}");
-    // It has not just rested any more: a step is enough.
-    looking.discovery.list.as_mut().unwrap().until = Deadline::after(WITHIN);
-    let more = |looking: &Looking| {
-        let acked = |found: &Found| found.flow.tcp.as_ref().unwrap().acked_bytes.unwrap() > 2000;
-        looking.found.iter().any(acked)
-    };
-    looking.until(Signal::SIGUSR2, "written", more);
-    assert_eq!(looking.discovery.readings, 4);
-    // The last connection, opened less than a second ago, is gone at once.
+    let after = looking.until(Signal::SIGUSR2, "written", |looking| looking.has_sent(1000));
+    assert!(looking.discovery.readings > lists + 1 && after < Duration::from_secs(2), "{after:?}");
+    // It does not rest any more: a step is enough.
+    let lists = looking.settle();
+    looking.until(Signal::SIGUSR2, "written", |looking| looking.has_sent(2000));
+    assert_eq!(looking.discovery.readings, lists);
+    // Two sockets that a list leaves out are looked for, and are not forgotten.
+    let mut found: Vec<Found> = looking.found.drain(2..).collect();
+    let missing: Vec<u64> = looking.found.iter().map(|found| found.flow.cookie).collect();
+    looking.discovery.before = std::mem::take(&mut looking.found);
+    for cookie in &missing {
+        looking.discovery.existing.get_mut(cookie).unwrap().last -= 1;
+    }
+    looking.discovery.find_missing(&mut found).unwrap();
+    assert_eq!(found.len(), 402);
+    assert!(missing.iter().all(|cookie| looking.discovery.existing[cookie].last == lists));
+    looking.found = found;
+    // Those that are gone are not.
     looking.until(Signal::SIGHUP, "closed", |looking| looking.found.len() == 400);
     assert!(looking.discovery.has_lost_sockets());
 }
