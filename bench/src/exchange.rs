@@ -85,7 +85,10 @@ impl ExchangeArgs {
         let (pairs, seconds) = (pace.full_or(self.pairs, 1), pace.full_or(self.seconds, 1));
         let (wrk, oha, connections, streams) = (self.wrk, self.oha, self.connections, self.streams);
         let counts = |case: &Case| {
-            let streams = case.has_streams().then(|| format!(" --streams {streams}")).unwrap_or_default();
+            let streams = match case.has_streams() {
+                true => format!(" --streams {streams}"),
+                false => String::new(),
+            };
             format!("--pairs {pairs} --seconds {seconds} --connections {connections}{streams}")
         };
         let open =
@@ -147,8 +150,8 @@ impl Fixture {
         };
         let found = Found::about(format!(
             "`kagiri exchange` (ours) and {peer} (peer) send requests of HTTP/{}{tls} in a closed loop over \
-             {} connections{streams} for {} s to the same nginx with one worker, which replies with two bytes. CPU \
-             time is that of the whole program, from its start to its end.",
+             {} connections{streams} for {} s to the same nginx with one worker, which replies with two bytes. \
+             CPU time is that of the whole program, from its start to its end.",
             case.http_version(),
             self.connections,
             self.seconds

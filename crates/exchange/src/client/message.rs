@@ -201,7 +201,8 @@ mod tests {
                     }
                     Action::Send => {
                         let next = model.iter_mut().find(|one| one.1);
-                        prop_assert_eq!(messages.oldest_unsent().map(|one| one.number), next.as_ref().map(|one| one.0));
+                        let wanted = next.as_ref().map(|one| one.0);
+                        prop_assert_eq!(messages.oldest_unsent().map(|one| one.number), wanted);
                         if let Some(next) = next {
                             messages.sent(next.0);
                             next.1 = false;
@@ -218,8 +219,8 @@ mod tests {
                     }
                     Action::Take(choice) if !model.is_empty() => {
                         let (number, is_unsent, _) = model.remove(choice % model.len());
-                        let found = messages.take(number);
-                        prop_assert_eq!(found.map(|one| (one.number, one.is_unsent)), Some((number, is_unsent)));
+                        let found = messages.take(number).map(|one| (one.number, one.is_unsent));
+                        prop_assert_eq!(found, Some((number, is_unsent)));
                         prop_assert_eq!(messages.take(number), None);
                         ended += 1;
                     }

@@ -100,10 +100,10 @@ fn tls(
     can_http2: bool,
     host: &HostContext,
 ) -> Result<TlsClient, PartError> {
-    let offer = match settings.http.version {
-        _ if settings.http.demands_http2() => Offer::Http2,
-        HttpVersion::Auto if can_http2 => Offer::Both,
-        HttpVersion::Auto | HttpVersion::V1 | HttpVersion::V2 => Offer::Http1,
+    let offer = match () {
+        () if settings.http.demands_http2() => Offer::Http2,
+        () if settings.http.version == HttpVersion::Auto && can_http2 => Offer::Both,
+        () => Offer::Http1,
     };
     let Some(path) = &settings.http.ca else {
         return TlsClient::new(target.host(), None, offer).map_err(PartError::new);

@@ -18,8 +18,8 @@ pub(crate) enum Protocol {
         trial: u64,
         key: u64,
     },
-    /// `is_http2`: HTTP/2 is demanded; over TLS, the server may choose it anyway. `streams`: its most requests
-    /// at a time on a connection.
+    /// `is_http2`: HTTP/2 is demanded; over TLS, the server may choose it anyway. `streams`: its most
+    /// requests at a time on a connection.
     Http {
         request: Box<Request>,
         body: Option<Bytes>,

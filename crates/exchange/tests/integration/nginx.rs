@@ -60,7 +60,8 @@ impl Nginx {
         let text = format!(
             "daemon off; master_process off; pid {pid}; error_log {errors};\n\
              events {{ worker_connections 512; }}\n\
-             http {{\n  log_format times '$status $server_protocol $request_length $ssl_protocol $connection';\n  \
+             http {{\n  log_format times '$status $server_protocol $request_length $ssl_protocol \
+             $connection';\n  \
              access_log {log} times;\n  \
              client_body_temp_path {temp}; proxy_temp_path {temp}; fastcgi_temp_path {temp}; \
              uwsgi_temp_path {temp}; scgi_temp_path {temp};\n  keepalive_requests {requests_max};\n  \

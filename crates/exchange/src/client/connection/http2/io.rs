@@ -176,8 +176,8 @@ mod tests {
                 .prop_flat_map(|slots| (Just(slots), prop::collection::vec(0..slots, 0..400)))
         ) {
             let ready = Arc::new(ReadySet::new(slots));
-            let wakers: Vec<Waker> =
-                (0..slots).map(|slot| Waker::from(Arc::new(SlotWaker { ready: ready.clone(), slot }))).collect();
+            let waker = |slot| Waker::from(Arc::new(SlotWaker { ready: ready.clone(), slot }));
+            let wakers: Vec<Waker> = (0..slots).map(waker).collect();
             woken.iter().for_each(|slot| wakers[*slot].wake_by_ref());
             let mut found = Vec::new();
             prop_assert_eq!(ready.is_empty(), woken.is_empty());
