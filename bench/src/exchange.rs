@@ -150,8 +150,8 @@ impl Fixture {
         };
         let found = Found::about(format!(
             "`kagiri exchange` (ours) and {peer} (peer) send requests of HTTP/{}{tls} in a closed loop over \
-             {} connections{streams} for {} s to the same nginx with one worker, which replies with two bytes. \
-             CPU time is that of the whole program, from its start to its end.",
+             {} connections{streams} for {} s to the same nginx with one worker, which replies with two \
+             bytes. CPU time is that of the whole program, from its start to its end.",
             case.http_version(),
             self.connections,
             self.seconds
