@@ -35,6 +35,10 @@ pub struct ExchangeArgs {
     #[arg(long, value_name = "N", default_value_t = 32)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=500))]
     connections: u32,
+    /// Concurrent streams on each connection, in the case of streams
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=100))]
+    streams: u32,
     /// The program wrk
     #[arg(long, value_name = "FILE", default_value = "wrk")]
     wrk: PathBuf,
@@ -56,6 +60,8 @@ enum Case {
     OhaTls,
     /// Requests of HTTP/2 over TLS, one at a time on each connection, against oha
     OhaHttp2,
+    /// Requests of HTTP/2 over TLS, several at a time on each connection, against oha
+    OhaStreams,
     /// Messages of 24 bytes to kagiri's server, one after the other, against sockperf
     Sockperf,
 }
@@ -68,6 +74,7 @@ struct Fixture {
     pairs: u32,
     seconds: u32,
     connections: u32,
+    streams: u32,
     pace: Pace,
 }
 
@@ -76,9 +83,16 @@ impl ExchangeArgs {
     pub fn perform(self) -> anyhow::Result<()> {
         let pace = self.options.pace();
         let (pairs, seconds) = (pace.full_or(self.pairs, 1), pace.full_or(self.seconds, 1));
-        let (wrk, oha, connections) = (self.wrk, self.oha, self.connections);
-        let counts = |_: &Case| format!("--pairs {pairs} --seconds {seconds} --connections {connections}");
-        let open = |dir, kagiri| Ok(Fixture { kagiri, dir, wrk, oha, pairs, seconds, connections, pace });
+        let (wrk, oha, connections, streams) = (self.wrk, self.oha, self.connections, self.streams);
+        let counts = |case: &Case| {
+            let streams = match case.has_streams() {
+                true => format!(" --streams {streams}"),
+                false => String::new(),
+            };
+            format!("--pairs {pairs} --seconds {seconds} --connections {connections}{streams}")
+        };
+        let open =
+            |dir, kagiri| Ok(Fixture { kagiri, dir, wrk, oha, pairs, seconds, connections, streams, pace });
         self.options.perform("exchange", open, counts, |case, fixture| match case {
             Case::Sockperf => fixture.messages(),
             _ => fixture.requests(*case),
@@ -88,11 +102,15 @@ impl ExchangeArgs {
 
 impl Case {
     const fn has_tls(self) -> bool {
-        matches!(self, Self::OhaTls | Self::OhaHttp2)
+        matches!(self, Self::OhaTls | Self::OhaHttp2 | Self::OhaStreams)
+    }
+
+    const fn has_streams(self) -> bool {
+        matches!(self, Self::OhaStreams)
     }
 
     const fn http_version(self) -> &'static str {
-        if matches!(self, Self::OhaHttp2) { "2" } else { "1.1" }
+        if matches!(self, Self::OhaHttp2 | Self::OhaStreams) { "2" } else { "1.1" }
     }
 }
 
@@ -126,10 +144,14 @@ impl Fixture {
         let of_peer = tools::versions(&[&program.to_string_lossy()]).into_values().next();
         let name = program.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         versions.extend(of_peer.map(|version| (name, version)));
+        let streams = match case.has_streams() {
+            true => format!(" with {} streams each", self.streams),
+            false => String::new(),
+        };
         let found = Found::about(format!(
             "`kagiri exchange` (ours) and {peer} (peer) send requests of HTTP/{}{tls} in a closed loop over \
-             {} connections for {} s to the same nginx with one worker, which replies with two bytes. CPU \
-             time is that of the whole program, from its start to its end.",
+             {} connections{streams} for {} s to the same nginx with one worker, which replies with two \
+             bytes. CPU time is that of the whole program, from its start to its end.",
             case.http_version(),
             self.connections,
             self.seconds
@@ -152,7 +174,7 @@ impl Fixture {
             false => String::new(),
         };
         let words = match case {
-            Case::OhaHttp2 => " ssl http2",
+            Case::OhaHttp2 | Case::OhaStreams => " ssl http2",
             Case::OhaTls => " ssl",
             Case::Wrk | Case::Oha | Case::Sockperf => "",
         };
@@ -190,10 +212,13 @@ impl Fixture {
 
     fn ours(&self, case: Case, url: &str) -> anyhow::Result<f64> {
         let ca = self.dir.join("ca.pem").display().to_string();
-        let connections = self.connections.to_string();
+        let (connections, streams) = (self.connections.to_string(), self.streams.to_string());
         let mut words = vec![url, "--clients", &connections, "--http-version", case.http_version()];
         if case.has_tls() {
             words.extend(["--ca", &ca]);
+        }
+        if case.has_streams() {
+            words.extend(["--streams", &streams]);
         }
         metric(&self.exchange(&words)?, "messages_per_s")
     }
@@ -226,6 +251,9 @@ impl Fixture {
         command.args(["--http-version", case.http_version(), "--no-tui", "--output-format", "json"]);
         if case.has_tls() {
             command.arg("--cacert").arg(self.dir.join("ca.pem"));
+        }
+        if case.has_streams() {
+            command.args(["-p", &self.streams.to_string()]);
         }
         let ran = tools::run(command.arg(url), self.within(), &[0])?;
         let found: Value = serde_json::from_str(&ran.stdout).context("oha's JSON")?;

@@ -19,7 +19,7 @@ pub(crate) fn of(
         Some((class, own))
     });
     let mut tables = vec![responses(classes, report), parts(report)];
-    tables.extend(waits(report));
+    tables.extend(waits(settings, report));
     tables.extend(errors(report));
     tables.extend(background.map(|background| other_traffic(settings, background)));
     Account {
@@ -149,7 +149,7 @@ fn parts(report: &ClientsReport) -> Table {
 }
 
 /// What the connections waited for, and their memory.
-fn waits(report: &ClientsReport) -> Option<Table> {
+fn waits(settings: &ExchangeSettings, report: &ClientsReport) -> Option<Table> {
     let columns = [
         ("class", ""),
         ("connections", ""),
@@ -159,6 +159,7 @@ fn waits(report: &ClientsReport) -> Option<Table> {
         ("retransmitted", ""),
         ("least round trip", "s"),
         ("largest memory", "B"),
+        ("most streams at a time", ""),
     ];
     let mut table = Table::new("Connections (TCP_INFO)", &columns);
     for class in report.classes.iter().filter(|class| class.connections > 0) {
@@ -174,10 +175,16 @@ fn waits(report: &ClientsReport) -> Option<Table> {
             waits.retransmits.into(),
             rtt.into(),
             class.memory.iter().map(|sample| sample.max_bytes).max().into(),
+            class.streams.into(),
         ]);
     }
     table.notes.push("Shares are of the time with data in flight (busy).".into());
-    (!table.rows.is_empty()).then_some(table)
+    let wanted = settings.http.streams;
+    let allowed = report.classes.iter().filter_map(|class| class.streams_allowed).min();
+    table.notes.extend(allowed.filter(|allowed| *allowed < wanted).map(|allowed| {
+        format!("The server allows {allowed} streams at a time on a connection; {wanted} were wanted.")
+    }));
+    (!table.rows.is_empty()).then(|| table.without_unknown_columns())
 }
 
 fn errors(report: &ClientsReport) -> Option<Table> {

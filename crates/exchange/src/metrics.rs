@@ -38,6 +38,7 @@ pub const METRICS: &[MetricSpec] = &[
     metric("rwnd_limited_ratio", "", Lower, "share of that in which the receiver's window was full"),
     metric("sndbuf_limited_ratio", "", Lower, "share of that in which the send buffer was too small"),
     metric("retransmits", "", Lower, "segments that the clients' TCP retransmitted"),
+    metric("streams_max", "", Neither, "most streams of HTTP/2 in use at a time on one connection"),
     metric("late_ratio", "", Lower, "share of messages that the clients sent late"),
     metric("late_max_ms", "ms", Lower, "the most by which a message was sent late"),
     metric("player_cpu_percent", "%", Lower, "the clients' busiest thread, busiest second, in % of its core"),
@@ -125,6 +126,8 @@ pub fn of(classes: &[Class], report: &ClientsReport, background: Option<&Backgro
     set("rwnd_limited_ratio", of_busy(sum(|class| class.waits.rwnd_limited_us)));
     set("sndbuf_limited_ratio", of_busy(sum(|class| class.waits.sndbuf_limited_us)));
     set("retransmits", Some(sum(|class| class.waits.retransmits)));
+    let streams = report.classes.iter().filter_map(|class| class.streams).max();
+    set("streams_max", streams.map(|streams| streams as f64));
     set("player_cpu_percent", report.busiest.map(|share| 100.0 * share));
     if let Some(background) = background {
         set("background_bit_per_s", delivered_bit_per_s(background));

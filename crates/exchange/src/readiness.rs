@@ -15,8 +15,13 @@ impl Readiness {
 
     /// An event of the socket.
     pub(crate) fn after_event(&mut self, event: Event) {
-        self.may_read |= event.is_readable();
-        self.is_peer_done |= event.is_peer_done();
+        self.after_signs(event.is_readable(), event.is_peer_done());
+    }
+
+    /// What events of the socket said.
+    pub(crate) const fn after_signs(&mut self, is_readable: bool, is_peer_done: bool) {
+        self.may_read |= is_readable;
+        self.is_peer_done |= is_peer_done;
     }
 
     pub(crate) const fn may_read(self) -> bool {

@@ -73,6 +73,10 @@ pub struct ClassReport {
     pub waits: Waits,
     /// Connections that `waits` sums up.
     pub connections: u64,
+    /// Most streams of HTTP/2 in use at a time on a connection.
+    pub streams: Option<u64>,
+    /// The least number of streams at a time that the server allowed on a connection, if it limits them.
+    pub streams_allowed: Option<u64>,
 }
 
 /// Messages whose end fell into one slot of time.
@@ -223,6 +227,8 @@ impl ClassReport {
         self.clients_memory.extend(other.clients_memory);
         self.waits.add(&other.waits);
         self.connections += other.connections;
+        self.streams = self.streams.max(other.streams);
+        self.streams_allowed = self.streams_allowed.into_iter().chain(other.streams_allowed).min();
     }
 
     /// Threads and hosts sample at nearly the same moments.

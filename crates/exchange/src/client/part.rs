@@ -100,10 +100,10 @@ fn tls(
     can_http2: bool,
     host: &HostContext,
 ) -> Result<TlsClient, PartError> {
-    let offer = match settings.http.version {
-        HttpVersion::V2 => Offer::Http2,
-        HttpVersion::Auto if can_http2 => Offer::Both,
-        HttpVersion::Auto | HttpVersion::V1 => Offer::Http1,
+    let offer = match () {
+        () if settings.http.demands_http2() => Offer::Http2,
+        () if settings.http.version == HttpVersion::Auto && can_http2 => Offer::Both,
+        () => Offer::Http1,
     };
     let Some(path) = &settings.http.ca else {
         return TlsClient::new(target.host(), None, offer).map_err(PartError::new);
@@ -132,7 +132,7 @@ impl ClientsPart {
         let keeps_alive = settings.connections == Connections::Persistent;
         let method = settings.http.method.as_deref();
         let request = Request::new(&target, method, &settings.http.headers, has_body, keeps_alive);
-        let is_http2 = settings.http.version == HttpVersion::V2;
+        let is_http2 = settings.http.demands_http2();
         // A field that HTTP/2 does not have is an error only where that was asked for.
         let v2 = request.v2(0);
         if let (true, Err(problem)) = (is_http2, &v2) {
@@ -140,7 +140,8 @@ impl ClientsPart {
         }
         let tls = target.is_tls.then(|| tls(&target, settings, v2.is_ok(), host)).transpose()?;
         let request = Box::new(request);
-        Ok((address(&target.address, 80)?, Protocol::Http { request, body, tls, is_http2 }))
+        let streams = settings.http.streams as usize;
+        Ok((address(&target.address, 80)?, Protocol::Http { request, body, tls, is_http2, streams }))
     }
 
     fn has_class_sizes(&self) -> bool {

@@ -18,16 +18,26 @@ pub(crate) enum Protocol {
         trial: u64,
         key: u64,
     },
-    /// `is_http2`: HTTP/2 is demanded; over TLS, the server may choose it anyway.
+    /// `is_http2`: HTTP/2 is demanded; over TLS, the server may choose it anyway. `streams`: its most
+    /// requests at a time on a connection.
     Http {
         request: Box<Request>,
         body: Option<Bytes>,
         tls: Option<TlsClient>,
         is_http2: bool,
+        streams: usize,
     },
 }
 
 impl Protocol {
+    /// Most requests of HTTP/2 at a time on a connection.
+    pub(super) const fn streams(&self) -> usize {
+        match self {
+            Self::Native { .. } => 1,
+            Self::Http { streams, .. } => *streams,
+        }
+    }
+
     /// The request of HTTP/2 for a message of this size.
     pub(super) fn http2(&self, bytes: u64) -> Result<(http::Request<()>, Option<Body>), String> {
         let Self::Http { request, body, .. } = self else { return Err("it is no URL".to_owned()) };

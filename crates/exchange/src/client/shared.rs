@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sys::net::SocketOptions;
 
-use super::connection::HandshakeError;
+use super::connection::{HandshakeError, StreamEvent};
 use super::protocol::Protocol;
 use super::stats::ClassStats;
 use crate::settings::Class;
@@ -60,6 +60,8 @@ pub(super) struct Shared {
     /// Joins a message's head with the beginning of its body.
     pub(super) scratch: Vec<u8>,
     pub(super) receive: Vec<u8>,
+    /// What became of the requests of a connection of HTTP/2, until its client has read it.
+    pub(super) events: Vec<StreamEvent>,
     /// Messages that are due from here on are not sent.
     pub(super) end_ns: u64,
     /// The protocol used with the server of a URL.
@@ -69,7 +71,15 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(spec: WorkerSpec, stats: Vec<ClassStats>) -> Self {
         let scratch = crate::payload::slice(0, 64 << 10).to_vec();
-        Self { spec, stats, scratch, receive: vec![0; 256 << 10], end_ns: u64::MAX, protocol_used: None }
+        Self {
+            spec,
+            stats,
+            scratch,
+            receive: vec![0; 256 << 10],
+            events: Vec::new(),
+            end_ns: u64::MAX,
+            protocol_used: None,
+        }
     }
 
     /// Why there is no connection to the server.

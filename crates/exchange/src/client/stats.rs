@@ -27,6 +27,8 @@ pub(super) enum Fault {
     Timeout,
     Connect,
     Broken,
+    /// A stream of HTTP/2 alone.
+    Reset,
     Status,
     Malformed,
 }
@@ -37,6 +39,7 @@ impl Fault {
             Self::Timeout => "no reply in time",
             Self::Connect => "connect failed",
             Self::Broken => "connection broke",
+            Self::Reset => "request reset by the server",
             Self::Status => "status of 400 or above",
             Self::Malformed => "malformed reply",
         }
@@ -146,6 +149,13 @@ impl ClassStats {
     pub(super) fn waited(&mut self, info: &TcpInfo, base: Waits) {
         self.report.waits.add(&Waits::of(info).since(&base));
         self.report.connections += 1;
+    }
+
+    /// A connection of HTTP/2 had `in_use` streams at most at a time, of the `allowed` ones.
+    pub(super) fn streams(&mut self, in_use: usize, allowed: usize) {
+        self.report.streams = self.report.streams.max(Some(in_use as u64));
+        let allowed = (allowed != usize::MAX).then_some(allowed as u64);
+        self.report.streams_allowed = self.report.streams_allowed.into_iter().chain(allowed).min();
     }
 
     /// The memory of all sockets of the class on this thread, and of the largest.

@@ -23,6 +23,8 @@ const CALL_WAIT: Duration = Duration::from_millis(10);
 /// No timer may be due within so much time when a read begins to wait: the kernel prolongs a wait by up to
 /// two ticks, which are 10 ms at most.
 const CALL_MARGIN_NS: u64 = 40_000_000;
+/// Messages that begin at once: those on free streams are written together.
+const BEGINS_MAX: usize = 256;
 /// Calls on one connection before others have their turn.
 const STEPS_MAX: usize = 16;
 
@@ -201,13 +203,19 @@ impl Worker {
                 client.lose(fault, &why, shared);
                 false
             });
-            match client.begin_next(shared) {
-                Began::NeedsLink => {
-                    self.connect_one(index, reactor);
-                    return self.set_timer(index, reactor);
+            let mut has_begun = false;
+            for _ in 0..BEGINS_MAX {
+                match client.begin_next(shared) {
+                    Began::NeedsLink => {
+                        self.connect_one(index, reactor);
+                        return self.set_timer(index, reactor);
+                    }
+                    Began::Nothing => break,
+                    Began::Message => has_begun = true,
                 }
-                Began::Nothing if !moved => return self.set_timer(index, reactor),
-                Began::Nothing | Began::Message => {}
+            }
+            if !moved && !has_begun {
+                return self.set_timer(index, reactor);
             }
         }
         reactor.resume(Token::fixed(CLIENT, index as u32));
@@ -270,7 +278,7 @@ impl StateMachine for Worker {
     fn on_ready(&mut self, reactor: &mut Reactor, token: Token, event: Event) {
         match token.class() {
             CLIENT => {
-                self.clients[token.index()].readiness.after_event(event);
+                self.clients[token.index()].link.after_event(event);
                 if !self.continue_handshake(token.index(), reactor) {
                     self.advance(token.index(), reactor);
                 }

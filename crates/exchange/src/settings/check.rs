@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use base::plan::PlanError;
 use workload::settings::Settings;
 
-use super::{ExchangeSettings, Loop, MessageSize};
+use super::{Connections, ExchangeSettings, HttpVersion, Loop, MessageSize};
+use crate::http::Target;
 
 /// More clients than a host can have connections to one server.
 const CLIENTS_MAX: u64 = 100_000;
@@ -49,7 +50,8 @@ impl ExchangeSettings {
                 ("http.method", http.method.is_some()),
                 ("http.body", http.body.is_some()),
                 ("http.headers", !http.headers.is_empty()),
-                ("http.version", http.version != super::HttpVersion::Auto),
+                ("http.version", http.version != HttpVersion::Auto),
+                ("http.streams", http.streams > 1),
                 ("http.ca", http.ca.is_some()),
             ];
             return match given.iter().find(|(_, is_given)| *is_given) {
@@ -57,10 +59,11 @@ impl ExchangeSettings {
                 None => Ok(()),
             };
         };
-        let target = crate::http::Target::parse(url).map_err(|problem| PlanError::of_key("host", problem))?;
+        let target = Target::parse(url).map_err(|problem| PlanError::of_key("host", problem))?;
         if self.http.ca.is_some() && !target.is_tls {
             return wrong("http.ca", "only an https:// server has a certificate");
         }
+        self.check_streams(&target)?;
         if self.host.is_some() && self.service.ns() > 0 {
             return wrong("service", "it applies only to kagiri's server");
         }
@@ -80,6 +83,27 @@ impl ExchangeSettings {
             }
         }
         Ok(())
+    }
+
+    /// Several streams need HTTP/2, and a connection that lasts.
+    fn check_streams(&self, target: &Target) -> Result<(), PlanError> {
+        if self.http.streams == 1 {
+            return Ok(());
+        }
+        let one = "HTTP/1.1 carries one request at a time on a connection";
+        match self.http.version {
+            HttpVersion::V1 => {
+                wrong("http.streams", format!("{one}; use HTTP/2 (--http2), or more --clients"))
+            }
+            HttpVersion::Auto if !target.is_tls => wrong(
+                "http.streams",
+                format!("{one}, and an http:// server gets HTTP/1.1; add --http2 (http.version = \"2\")"),
+            ),
+            _ if self.connections == Connections::Fresh => {
+                wrong("http.streams", "a fresh connection carries only one request; use persistent ones")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_classes(&self) -> Result<(), PlanError> {
@@ -159,6 +183,17 @@ mod tests {
             (json!({"http": {"version": "2"}}), "http.version: needs a URL"),
             (json!({"host": "http://example/", "http": {"version": "3"}}), "http.version"),
             (json!({"host": "http://example/", "http": {"ca": "a.pem"}}), "http.ca: only an https://"),
+            (json!({"http": {"streams": 2}}), "http.streams: needs a URL"),
+            (json!({"host": "https://a/", "http": {"streams": 0}}), "http.streams: 0 is not within 1"),
+            (
+                json!({"host": "https://a/", "http": {"streams": 2, "version": "1.1"}}),
+                "http.streams: HTTP/1.1 carries one request at a time on a connection; use HTTP/2",
+            ),
+            (json!({"host": "http://a/", "http": {"streams": 2}}), "http.streams: HTTP/1.1 carries one"),
+            (
+                json!({"host": "https://a/", "http": {"streams": 2}, "connections": "fresh"}),
+                "http.streams: a fresh connection carries only one",
+            ),
             (json!({"host": "ftp://example/"}), "host: "),
             (json!({"host": "http://example/", "service": "1ms"}), "service: it applies only"),
             (json!({"host": "http://example/", "http": {"headers": ["no field"]}}), "http.headers: "),

@@ -118,7 +118,7 @@ pub enum HttpVersion {
 }
 
 /// Requests of a URL.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpSettings {
     /// Method of the HTTP requests.
@@ -131,6 +131,10 @@ pub struct HttpSettings {
     /// server gets 1.1.
     #[schemars(extend("x-flag" = {"name": "http-version", "value": "VERSION", "switches": {"http2": "2"}}))]
     pub version: HttpVersion,
+    /// Concurrent streams (requests) on each connection of HTTP/2, if the server allows so many. More than 1
+    /// demands HTTP/2.
+    #[schemars(range(min = 1, max = 10_000), extend("x-flag" = {"name": "streams", "value": "N"}))]
+    pub streams: u64,
     /// Trust the certificate authorities in this PEM file instead of the system's.
     #[schemars(extend("x-unset" = "those of the system",
         "x-flag" = {"name": "ca", "value": "FILE", "file": true}))]
@@ -138,6 +142,26 @@ pub struct HttpSettings {
     /// Further header fields, each as `Name: value`.
     #[schemars(extend("x-flag" = false))]
     pub headers: Vec<String>,
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        Self {
+            method: None,
+            body: None,
+            version: HttpVersion::Auto,
+            streams: 1,
+            ca: None,
+            headers: Vec::new(),
+        }
+    }
+}
+
+impl HttpSettings {
+    /// Whether the server must speak HTTP/2.
+    pub fn demands_http2(&self) -> bool {
+        self.version == HttpVersion::V2 || self.streams > 1
+    }
 }
 
 /// The settings of `exchange`.
@@ -148,7 +172,8 @@ pub struct ExchangeSettings {
     /// URL. Without it, both ends run on this machine.
     #[schemars(extend("x-flag" = {"positional": true, "value": "HOST|URL"}))]
     pub host: Option<String>,
-    /// Number of clients, on all hosts together; each has one message after the other.
+    /// Number of clients, on all hosts together; each has one message after the other, with --streams several
+    /// at a time.
     #[schemars(range(min = 1, max = 100_000))]
     pub clients: u64,
     /// Size of a message: 250kB, 'uniform 1kB..250kB', 'exponential 250kB' (mean) or 'file PATH' (one size

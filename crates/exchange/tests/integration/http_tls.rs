@@ -33,7 +33,12 @@ fn notes_of(found: &base::workload::Judgement) -> String {
 fn https_is_measured_and_its_log_agrees() {
     let Some(authority) = needed() else { return };
     let certificate = valid(&authority);
-    let nginx = Nginx::start(NginxOptions { certificate: Some(&certificate), has_http2: false }).unwrap();
+    let nginx = Nginx::start(NginxOptions {
+        certificate: Some(&certificate),
+        has_http2: false,
+        ..NginxOptions::default()
+    })
+    .unwrap();
     let ca = authority.file();
     let of = |path: &str, more: Value| {
         let mut settings = json!({
@@ -78,7 +83,12 @@ fn certificate_that_is_not_valid_is_refused_by_its_reason() {
         (&early, Some(ca.clone()), "certificate is not valid yet"),
         (&misnamed, Some(ca.clone()), "certificate is for another name"),
     ] {
-        let nginx = Nginx::start(NginxOptions { certificate: Some(certificate), has_http2: true }).unwrap();
+        let nginx = Nginx::start(NginxOptions {
+            certificate: Some(certificate),
+            has_http2: true,
+            ..NginxOptions::default()
+        })
+        .unwrap();
         let host = format!("https://{}/file", nginx.address);
         let error = refusal(json!({"host": host, "count": 1, "http": {"ca": ca}}));
         assert!(error.contains(why) && error.contains(&nginx.address.to_string()), "{error}");
@@ -99,8 +109,14 @@ fn http2_is_chosen_by_the_server_or_demanded() {
     let Some(authority) = needed() else { return };
     let certificate = valid(&authority);
     let ca = authority.file();
-    let secure = Nginx::start(NginxOptions { certificate: Some(&certificate), has_http2: true }).unwrap();
-    let plain = Nginx::start(NginxOptions { certificate: None, has_http2: true }).unwrap();
+    let secure = Nginx::start(NginxOptions {
+        certificate: Some(&certificate),
+        has_http2: true,
+        ..NginxOptions::default()
+    })
+    .unwrap();
+    let plain =
+        Nginx::start(NginxOptions { certificate: None, has_http2: true, ..NginxOptions::default() }).unwrap();
     for (nginx, scheme, http, wanted) in [
         (&secure, "https", json!({"ca": ca}), "HTTP/2 over TLS"),
         (&secure, "https", json!({"ca": ca, "version": "2"}), "HTTP/2 over TLS"),
@@ -148,7 +164,12 @@ fn server_without_tls_or_http2_is_named_so() {
     let Some(authority) = needed() else { return };
     let certificate = valid(&authority);
     let plain = Nginx::start(NginxOptions::default()).unwrap();
-    let secure = Nginx::start(NginxOptions { certificate: Some(&certificate), has_http2: false }).unwrap();
+    let secure = Nginx::start(NginxOptions {
+        certificate: Some(&certificate),
+        has_http2: false,
+        ..NginxOptions::default()
+    })
+    .unwrap();
     let ca = authority.file();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     for (host, http, why) in [

@@ -3,6 +3,8 @@
 
 mod common;
 mod http;
+mod http2_server;
+mod http2_streams;
 mod http_tls;
 mod messages;
 mod nginx;

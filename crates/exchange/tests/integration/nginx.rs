@@ -22,10 +22,20 @@ impl Drop for Nginx {
 }
 
 /// How an nginx listens.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct NginxOptions<'a> {
     pub certificate: Option<&'a Certificate>,
     pub has_http2: bool,
+    /// Requests after which it ends a connection.
+    pub requests_max: u32,
+    /// The server behind `/slow`.
+    pub slow: Option<SocketAddr>,
+}
+
+impl Default for NginxOptions<'_> {
+    fn default() -> Self {
+        Self { certificate: None, has_http2: false, requests_max: 30, slow: None }
+    }
 }
 
 impl Nginx {
@@ -42,20 +52,25 @@ impl Nginx {
                 certificate.key.display()
             )
         });
+        let slow = manner
+            .slow
+            .map_or(String::new(), |slow| format!("location /slow {{ proxy_pass http://{slow}; }}"));
         let words = [manner.certificate.map(|_| " ssl"), manner.has_http2.then_some(" http2")];
         let words: String = words.into_iter().flatten().collect();
         let text = format!(
             "daemon off; master_process off; pid {pid}; error_log {errors};\n\
              events {{ worker_connections 512; }}\n\
-             http {{\n  log_format times '$status $server_protocol $request_length $ssl_protocol';\n  \
+             http {{\n  log_format times '$status $server_protocol $request_length $ssl_protocol \
+             $connection';\n  \
              access_log {log} times;\n  \
              client_body_temp_path {temp}; proxy_temp_path {temp}; fastcgi_temp_path {temp}; \
-             uwsgi_temp_path {temp}; scgi_temp_path {temp};\n  keepalive_requests 30;\n  \
-             server {{ listen 127.0.0.1:{port}{words}; {tls} root {root};\n    \
+             uwsgi_temp_path {temp}; scgi_temp_path {temp};\n  keepalive_requests {requests_max};\n  \
+             server {{ listen 127.0.0.1:{port}{words}; {tls} root {root}; {slow}\n    \
              location /post {{ client_max_body_size 1m; return 200 'thanks'; }}\n    \
              location /put {{ client_max_body_size 9m; proxy_pass http://unix:{inner}; }} }}\n  \
              server {{ listen unix:{inner}; access_log off; client_max_body_size 9m; \
              location / {{ return 200 'stored'; }} }}\n}}\n",
+            requests_max = manner.requests_max,
             pid = path("pid"),
             errors = path("errors"),
             log = path("log"),

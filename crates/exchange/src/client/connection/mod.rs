@@ -5,13 +5,13 @@ mod transport;
 
 use std::sync::Arc;
 
-use sys::net::{NetError, TcpSocket};
+use sys::net::{Event, NetError, TcpSocket};
 
 use super::protocol::Protocol;
 use crate::http::tls;
-use http2::Http2;
 use transport::Transport;
 
+pub(crate) use http2::{Ending, Http2, StreamEvent};
 pub(crate) use transport::TransportError;
 
 /// How bytes become messages on a connection.
@@ -96,7 +96,7 @@ impl Handshake {
                 Self::Tls(Transport::with_tls(socket, session)).step(protocol, confirms)
             }
             // Without TLS there is nothing to choose it by: the client knows that the server speaks it.
-            None if *is_http2 => first_frame(begin_http2(Transport::plain(socket))?, confirms),
+            None if *is_http2 => first_frame(begin_http2(Transport::plain(socket), protocol)?, confirms),
             None => Ok(Step::Done(Channel::Stream(Transport::plain(socket)))),
         }
     }
@@ -113,7 +113,7 @@ impl Handshake {
         }
         let demands_http2 = matches!(protocol, Protocol::Http { is_http2: true, .. });
         match transport.protocol() == Some(tls::ALPN_H2) {
-            true => first_frame(begin_http2(transport)?, confirms),
+            true => first_frame(begin_http2(transport, protocol)?, confirms),
             false if demands_http2 => {
                 Err(HandshakeError::Http2("the server does not speak HTTP/2".to_owned()))
             }
@@ -122,15 +122,15 @@ impl Handshake {
     }
 }
 
-fn begin_http2(transport: Transport) -> Result<Http2, HandshakeError> {
-    Http2::begin(transport).map_err(HandshakeError::Http2)
+fn begin_http2(transport: Transport, protocol: &Protocol) -> Result<Http2, HandshakeError> {
+    Http2::begin(transport, protocol.streams()).map_err(HandshakeError::Http2)
 }
 
 fn first_frame(mut http2: Http2, confirms: bool) -> Result<Step, HandshakeError> {
     let silent =
         |why: String| HandshakeError::Http2(format!("the server does not speak HTTP/2 as it should ({why})"));
-    if http2.drive().map_err(silent)?.is_closed {
-        return Err(silent("it closed the connection".to_owned()));
+    if let Some(why) = http2.drive(&mut Vec::new()).closed {
+        return Err(silent(why));
     }
     Ok(match confirms && !http2.is_confirmed() {
         true => Step::Waiting(Handshake::FirstFrame(Box::new(http2))),
@@ -153,7 +153,20 @@ pub(crate) enum Link {
 }
 
 impl Link {
-    /// Whether a read of it can wait.
+    /// An event of the socket. Without a handshake or a channel, nothing is known of the socket anyway.
+    pub(crate) fn after_event(&mut self, event: Event) {
+        match self {
+            Self::Handshake(Handshake::Tls(transport))
+            | Self::Open { channel: Channel::Stream(transport), .. } => {
+                transport.readiness.after_event(event);
+            }
+            Self::Handshake(Handshake::FirstFrame(http2))
+            | Self::Open { channel: Channel::Http2(http2), .. } => http2.after_event(event),
+            Self::None | Self::Connecting => {}
+        }
+    }
+
+    /// Whether a read of it would wait.
     pub(crate) const fn waits(&self) -> bool {
         matches!(self, Self::Open { channel: Channel::Stream(transport), .. } if transport.waits())
     }

@@ -8,6 +8,7 @@ use rustls::ClientConnection;
 use sys::net::{Moved, NetError, TcpSocket};
 
 use crate::http::tls;
+use crate::readiness::Readiness;
 
 /// Encrypted bytes that are read at once: two records of the largest size.
 const RECEIVE_BYTES: usize = 32 << 10;
@@ -37,6 +38,8 @@ struct TlsState {
 pub(crate) struct Transport {
     /// Shared with the sampler.
     socket: Arc<TcpSocket>,
+    /// Of the socket, which is not read in vain.
+    pub(super) readiness: Readiness,
     tls: Option<Box<TlsState>>,
     /// Whether it has ended without the peer's notice, so that data may be missing (RFC 8446, section 6.1).
     is_truncated: bool,
@@ -46,7 +49,13 @@ pub(crate) struct Transport {
 
 impl Transport {
     pub(crate) fn plain(socket: TcpSocket) -> Self {
-        Self { socket: Arc::new(socket), tls: None, is_truncated: false, waits: false }
+        Self {
+            socket: Arc::new(socket),
+            readiness: Readiness::UNKNOWN,
+            tls: None,
+            is_truncated: false,
+            waits: false,
+        }
     }
 
     /// `session` has not sent anything yet.
@@ -59,17 +68,14 @@ impl Transport {
         &self.socket
     }
 
-    pub(crate) const fn has_tls(&self) -> bool {
-        self.tls.is_some()
-    }
-
     /// Lets [`Self::recv_waiting`] wait up to `wait`. Over TLS it never waits.
     pub(crate) fn set_wait(&mut self, wait: Duration) {
         self.waits = self.tls.is_none() && self.socket.set_wait(Some(wait)).is_ok();
     }
 
+    /// Whether [`Self::recv_waiting`] would wait: nothing is known to have come.
     pub(crate) const fn waits(&self) -> bool {
-        self.waits
+        self.waits && !self.readiness.may_read()
     }
 
     pub(crate) const fn is_truncated(&self) -> bool {
@@ -135,7 +141,12 @@ impl Transport {
     /// Receives into `buffer`.
     pub(crate) fn recv(&mut self, buffer: &mut [u8]) -> Result<Moved, TransportError> {
         if self.tls.is_none() {
-            return Ok(self.socket.recv(buffer)?);
+            if !self.readiness.may_read() {
+                return Ok(Moved::WouldBlock);
+            }
+            let moved = self.socket.recv(buffer)?;
+            self.readiness.after_read(moved, buffer.len());
+            return Ok(moved);
         }
         let mut have = 0;
         loop {
@@ -161,14 +172,24 @@ impl Transport {
 
     /// As [`Self::recv`], and waits for the first bytes ([`Self::set_wait`]).
     pub(crate) fn recv_waiting(&mut self, buffer: &mut [u8]) -> Result<Moved, TransportError> {
-        if self.waits { Ok(self.socket.recv_waiting(buffer)?) } else { self.recv(buffer) }
+        if !self.waits {
+            return self.recv(buffer);
+        }
+        let moved = self.socket.recv_waiting(buffer)?;
+        self.readiness.after_read(moved, buffer.len());
+        Ok(moved)
     }
 
     /// Decrypts some of what has come.
     fn decrypt_some(&mut self) -> Result<Moved, TransportError> {
         let Some(tls) = &mut self.tls else { return Ok(Moved::End) };
         if tls.from == tls.to {
-            match self.socket.recv(&mut tls.bytes)? {
+            if !self.readiness.may_read() {
+                return Ok(Moved::WouldBlock);
+            }
+            let moved = self.socket.recv(&mut tls.bytes)?;
+            self.readiness.after_read(moved, tls.bytes.len());
+            match moved {
                 Moved::Bytes(bytes) => (tls.from, tls.to) = (0, bytes),
                 Moved::End => {
                     self.is_truncated = true;
