@@ -120,6 +120,11 @@ fn variant_outcome(
         table.limit = Some(own);
         explanation = explain::explain(&table);
     }
+    // The samples are of the target's host: of another one they do not say whose CPU it was.
+    let is_one_machine = plan.lab.is_some() || variant.place.is_empty();
+    if is_one_machine {
+        explanation.limit = explain::with_cpu_users(&table, explanation.limit);
+    }
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
     // A search that had to end in time has a doubt of its own.
     let unconfirmed = unconfirmed.filter(|_| workload.time_budget().is_none());
