@@ -264,6 +264,33 @@ test('a job that failed before a run was stored leads back to its plan', async (
   await own.end();
 });
 
+test('a run that is deleted while it is shown is missed with a sentence, not with an empty page', async () => {
+  const job = await runPlan(
+    server,
+    'workload = "transfer"\nname = "gone soon"\n[transfer]\ntime = "200ms"\n',
+  );
+  const { page, problems } = await openPage(browser, server.address);
+  await page.goto(`${server.origin}/runs/${job.run}`);
+  await page.getByRole('heading', { name: 'gone soon', level: 1 }).waitFor();
+  // In another tab.
+  await server.call('DELETE', `/runs/${job.run}`);
+  await page.getByRole('button', { name: 'Run it again' }).click();
+  await page
+    .getByRole('alert')
+    .getByText(/there is no run/)
+    .waitFor();
+  await page.getByRole('tab', { name: 'Tags and note' }).click();
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page
+    .locator('form.notes')
+    .getByText(/there is no run/)
+    .waitFor();
+  await page.reload();
+  await page.getByText('There is no run with this id. It may have been deleted.').waitFor();
+  assert.deepEqual(problems, []);
+  await page.context().close();
+});
+
 interface Stored {
   variants: {
     account: { figures: { title: string; layers: { marks: { form: string; at?: unknown[] } }[] }[] };

@@ -220,8 +220,8 @@ test('ready plans are listed by workload, with their time and what they need', (
     ]),
     [
       [undefined, 'none'],
-      ['transfer', 'b (at most 35 s)'],
-      ['daq', 'a (at most 4 min, needs root)', 'c (not known beforehand)'],
+      ['transfer', 'b (about 35 s)'],
+      ['daq', 'a (about 4 min, needs root)', 'c (not known beforehand)'],
     ],
   );
 });

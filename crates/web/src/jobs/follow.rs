@@ -162,9 +162,10 @@ fn how_it_ended(job: &Job, code: Option<i32>, stderr: &str) -> (State, Option<St
     };
     match (code, job.live.run_state.as_deref()) {
         (Some(INTERRUPTED), _) | (_, Some("interrupted")) => {
-            let kept = job.live.run_state.is_some();
-            let words =
-                if kept { "stopped; what was measured is stored" } else { "stopped before a trial ended" };
+            let words = match job.live.trials {
+                0 => "stopped before a trial ended",
+                _ => "stopped; what was measured is stored",
+            };
             (State::Interrupted, Some(words.to_owned()))
         }
         (Some(0), _) | (None, Some("complete")) => (State::Ended, None),

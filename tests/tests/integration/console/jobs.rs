@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{Console, World, beside_others, http_request, wait_until};
+use kagiri_tests::{
+    Console, LabHosts, World, beside_others, http_request, need_root, unique_name, wait_until,
+};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -228,4 +230,31 @@ fn ready_plans_say_how_long_they_take_as_their_check_does() {
     }
     let known = plans.iter().filter(|plan| plan["cost_s"].is_number()).count();
     assert!(2 * known > plans.len(), "{known} of {}", plans.len());
+}
+
+#[test]
+fn run_that_is_stopped_while_it_starts_leaves_no_lab() {
+    need_root!();
+    let _beside = beside_others();
+    let world = World::new();
+    let console = Console::start(&world);
+    let name = unique_name("it");
+    let text = format!("name = '{name}'\n[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\n");
+    let file = world.write("lab.toml", text);
+    let plan = format!(
+        "lab = '{}'\n{}[place]\nserver = 'a'\nclients = 'b'\n",
+        file.display(),
+        plan("started", "30s")
+    );
+    // Before its signal handler is there, while the lab is made, and while the first trial begins.
+    for delay_ms in [0, 10, 50, 200, 800] {
+        let job = console.run(&plan);
+        console.until(&job, &["running"]);
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        console.answered("POST", &format!("/jobs/{job}/stop"), &Value::Null, 202);
+        let stopped = console.until(&job, &["interrupted", "failed", "ended"]);
+        assert_eq!(stopped["state"], "interrupted", "after {delay_ms} ms: {stopped}");
+        wait_until("the lab's end", PATIENCE, || LabHosts::of(&name).namespaces().is_empty());
+    }
+    console.end(Signal::SIGINT).code(0);
 }

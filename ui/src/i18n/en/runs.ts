@@ -8,7 +8,7 @@ export const runs = {
     readyPlan: 'A ready plan',
     nothing: 'No plan: a new measurement',
     needsRoot: 'needs root',
-    atMost: (time: string) => `at most ${time}`,
+    about: (time: string) => `about ${time}`,
     kept: (workload: string) =>
       `The plan for ${workload} is kept: choose ${workload} again to go back to it.`,
     importFile: 'A file',

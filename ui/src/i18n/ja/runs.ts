@@ -8,7 +8,7 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
     readyPlan: '用意されたプラン',
     nothing: 'プランなし（新しく作る）',
     needsRoot: 'root 権限が必要',
-    atMost: (time) => `最長 ${time}`,
+    about: (time) => `約 ${time}`,
     kept: (workload) => `${workload} のプランは残してあります。${workload} を選び直すと元に戻ります。`,
     importFile: 'ファイル',
     choose: 'プランを選択…',

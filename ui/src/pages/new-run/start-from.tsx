@@ -20,13 +20,13 @@ export function paragraphs(text: string): string {
 export function planOptions(
   plans: readonly ReadyPlan[],
   workloads: readonly Pick<Workload, 'name'>[],
-  words: { needsRoot: string; atMost: (time: string) => string; costUnknown: string },
+  words: { needsRoot: string; about: (time: string) => string; costUnknown: string },
 ): Option[] {
   const place = (plan: ReadyPlan) => workloads.findIndex((one) => one.name === plan.workload);
   return [...plans]
     .sort((a, b) => place(a) - place(b))
     .map((one) => {
-      const time = one.cost_short === null ? words.costUnknown : words.atMost(one.cost_short);
+      const time = one.cost_short === null ? words.costUnknown : words.about(one.cost_short);
       const facts = one.needs_root ? `${time}, ${words.needsRoot}` : time;
       return { value: one.name, text: `${one.title || one.name} (${facts})`, group: one.workload };
     });

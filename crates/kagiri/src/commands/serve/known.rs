@@ -194,6 +194,32 @@ mod tests {
     }
 
     #[test]
+    fn list_of_ready_plans_has_the_time_of_each() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans"));
+        let list = std::fs::read_to_string(folder.join("README.md")).unwrap();
+        let mut listed = Vec::new();
+        for row in list.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let names: Vec<&str> = cells[0].split(", ").map(|name| name.trim_matches('`')).collect();
+            let times: Vec<&str> = cells[2].split(", ").collect();
+            assert_eq!(names.len(), times.len(), "{row}");
+            for (name, time) in names.into_iter().zip(times) {
+                let text = std::fs::read_to_string(folder.join(format!("{name}.toml"))).unwrap();
+                let length = known().plan_length(&text).unwrap();
+                let expected = length.s.map_or("unknown".to_owned(), base::format::duration_rounded_up);
+                assert_eq!(time, expected, "{name}");
+                listed.push(format!("{name}.toml"));
+            }
+        }
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
+        let plans = files.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".toml"));
+        let mut plans: Vec<String> = plans.collect();
+        plans.sort();
+        listed.sort();
+        assert_eq!(listed, plans);
+    }
+
+    #[test]
     fn every_workload_has_a_summary() {
         let known = known();
         for workload in BUILT_IN.workloads() {
