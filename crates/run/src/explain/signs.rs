@@ -98,7 +98,8 @@ fn weigh_against(mut limit: Limit, against: impl FnOnce() -> Vec<Evidence>) -> L
 /// A limit by the CPU, with who else used a notable part of it: a reader takes it for the target's own
 /// otherwise. A quota of the target's own is its own, whoever uses the rest.
 pub fn with_cpu_users(analysis: &Analysis, mut limit: Limit) -> Limit {
-    let is_quota = limit.evidence.iter().any(|piece| piece.values.contains_key("throttled_percent"));
+    let is_quota = limit.evidence.iter().any(|piece| piece.values.contains_key("throttled_percent"))
+        || analysis.ceilings.get(&Resource::Cpu).is_some_and(|ceiling| ceiling.source.contains("quota"));
     if limit.resource != Resource::Cpu || is_quota {
         return limit;
     }

@@ -6,7 +6,9 @@ use super::*;
 fn limit_by_the_cpu_says_what_other_programs_used_of_it() {
     let users = |counters: &[(&str, f64)], resource, of_plan: &dyn Fn(&mut Plan)| {
         let mut only = trial(1, (5.0, Phase::Single, Pass));
+        let throttled = counters.iter().find(|(name, _)| *name == "throttled_percent");
         let busy = Evidence::counted(resource, "busy");
+        let busy = throttled.map_or(busy.clone(), |(name, value)| busy.with(*name, *value));
         let (certainty, evidence) = (Certainty::Confirmed, vec![busy]);
         only.account.limit = Some(Limit { resource, certainty, evidence });
         only.metrics.extend(counters.iter().map(|(name, value)| ((*name).to_owned(), Some(*value))));
@@ -25,6 +27,8 @@ fn limit_by_the_cpu_says_what_other_programs_used_of_it() {
     {
         assert_eq!(cpu(little), [""; 0], "{little:?}");
     }
+    // A quota of its own.
+    assert_eq!(cpu(&[("other_cpu_percent", 85.0), ("throttled_percent", 30.0)]), [""; 0]);
     assert_eq!(users(&[("other_cpu_percent", 85.0)], Resource::Disk, &here), [""; 0]);
     // Of several machines only one is sampled; hosts of a lab share one.
     let place = |plan: &mut Plan| {
