@@ -1,7 +1,7 @@
 //! Sentences, and numbers in them.
 
 use super::*;
-use base::outcome::Saturation;
+use base::outcome::{Evidence, Saturation};
 
 #[test]
 fn loads_are_counted_in_their_unit() {

@@ -32,7 +32,8 @@ fn limit_by_the_cpu_says_what_other_programs_used_of_it() {
     assert_eq!(users(&[("other_cpu_percent", 85.0)], Resource::Disk, &here), [""; 0]);
     // Of several machines only one is sampled; hosts of a lab share one.
     let place = |plan: &mut Plan| {
-        plan.variants[0].place.insert("server".to_owned(), "nas".parse().expect("a wish"));
+        let wish = serde_json::from_value(json!("nas")).expect("a wish");
+        plan.variants[0].place.insert("server".to_owned(), wish);
     };
     assert_eq!(users(&[("other_cpu_percent", 85.0)], Resource::Cpu, &place), [""; 0]);
     let in_lab = |plan: &mut Plan| {
