@@ -120,9 +120,8 @@ fn variant_outcome(
         table.limit = Some(own);
         explanation = explain::explain(&table);
     }
-    // The samples are of the target's host: of another one they do not say whose CPU it was.
-    let is_one_machine = plan.lab.is_some() || variant.place.is_empty();
-    if is_one_machine {
+    // The samples are of the target's host only; hosts of a lab share one.
+    if plan.lab.is_some() || variant.place.is_empty() {
         explanation.limit = explain::with_cpu_users(&table, explanation.limit);
     }
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);

@@ -53,8 +53,8 @@ fn limit_by_the_cpu_names_who_else_used_it() {
     );
     assert_eq!(
         cpu(Certainty::Unknown, &[("steal_percent", 20.0), ("other_cpu_percent", 120.0)]),
-        "Possibly limited by cpu, of which other programs used 120 % of a core and the hypervisor took 20 % of \
-         a core (not confirmed)"
+        "Possibly limited by cpu, of which other programs used 120 % of a core and the hypervisor took \
+         20 % of a core (not confirmed)"
     );
     assert_eq!(cpu(Certainty::Confirmed, &busy[..1]), "Limited by cpu (confirmed)");
     // Of another limit the counter says something else.
