@@ -120,7 +120,6 @@ fn variant_outcome(
         table.limit = Some(own);
         explanation = explain::explain(&table);
     }
-    // The samples are of the target's host only; hosts of a lab share one.
     if plan.lab.is_some() || variant.place.is_empty() {
         explanation.limit = explain::with_cpu_users(&table, explanation.limit);
     }

@@ -102,7 +102,8 @@ pub fn explain(table: &LoadTable) -> Explanation {
     explanation
 }
 
-/// See [`signs::with_cpu_users`]. The counters of the table are those of the host that the limit is of.
+/// See [`signs::with_cpu_users`]. Only for runs on one machine, as in a lab: the
+/// counters are those of the target's host.
 pub fn with_cpu_users(table: &LoadTable, limit: Limit) -> Limit {
     signs::with_cpu_users(&Analysis::of(table), limit)
 }
