@@ -76,6 +76,10 @@ impl RunInLab {
 pub struct LabHosts(String);
 
 impl LabHosts {
+    pub fn of(lab: &str) -> Self {
+        Self(lab.to_owned())
+    }
+
     pub fn namespaces(&self) -> Vec<String> {
         let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

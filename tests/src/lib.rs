@@ -25,7 +25,7 @@ pub use document::metric;
 pub use fleet::{FLEET_PATIENCE, Fleet, SHORT_FILM, free_port, names, search_plan, text, trials};
 pub use hostile::{HostileServer, Manner};
 pub use http::{HttpAnswer, http_request};
-pub use lab::{RunInLab, UpLab, unique_name};
+pub use lab::{LabHosts, RunInLab, UpLab, unique_name};
 pub use leak_check::Traces;
 pub use machine::{MachineLock, SmallDisk, alone, beside_others, is_root, missing, wait_until};
 pub use namespaces::Namespaces;

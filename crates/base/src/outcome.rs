@@ -212,6 +212,10 @@ impl Limit {
     /// Counters by which CPU time was lost to others: witnesses against any other limit.
     pub const WITNESSES: [&'static str; 3] = ["steal_percent", "cpu_wait_percent", "other_cpu_percent"];
 
+    /// Counters of the CPU time that others than the target used, in % of one core, with their sentences.
+    pub const CPU_USERS: [(&'static str, &'static str); 2] =
+        [("other_cpu_percent", "other programs used"), ("steal_percent", "the hypervisor took")];
+
     /// Number of an evidence that shows a full link: no lost CPU time can fill one.
     pub const LINK_PERCENT: &'static str = "link_percent";
 
@@ -223,6 +227,16 @@ impl Limit {
         };
         let is_other = !matches!(self.resource, Resource::Cpu | Resource::Player | Resource::None);
         self.evidence.iter().filter(|_| is_other).find(is_witness)
+    }
+
+    /// Of a limit by the CPU: who else used a notable part of it, and how much of one core, in %.
+    pub fn cpu_users(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let is_cpu = self.resource == Resource::Cpu;
+        let used = move |(name, who): (&str, &'static str)| {
+            let value = self.evidence.iter().find_map(|piece| piece.values.get(name))?;
+            is_cpu.then_some((who, *value))
+        };
+        Self::CPU_USERS.into_iter().filter_map(used)
     }
 
     /// Whether something that was counted speaks for it, and not only a comparison with an assumed ceiling.

@@ -49,6 +49,8 @@ use crate::units::Span;
 pub const SCHEMA: u32 = 1;
 /// More repetitions than this are a typing error.
 const REPEATS_MAX: u32 = 1000;
+/// More variants make no report that a person can read.
+const VARIANTS_MAX: usize = 1000;
 /// Longer texts are not plans.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 
@@ -297,6 +299,11 @@ fn check_head(head: &Head) -> Result<(), PlanError> {
     }
     if head.repeats == 0 || head.repeats > REPEATS_MAX {
         return Err(PlanError::of_key("repeats", format!("{} is not within 1..{REPEATS_MAX}", head.repeats)));
+    }
+    if head.variant.len() > VARIANTS_MAX {
+        let problem =
+            format!("the plan has {} variants, and at most {VARIANTS_MAX} are possible", head.variant.len());
+        return Err(PlanError::of_key("variant", problem));
     }
     for text in &head.require {
         text.parse::<Objective>().map_err(|error| PlanError::of_key("require", error))?;

@@ -268,7 +268,7 @@ pub fn limit(limit: &Limit) -> String {
 
 /// What set the capacity, without evidence and full stop.
 pub fn limited(limit: &Limit) -> String {
-    let certainty = certainty_word(limit.certainty);
+    let (certainty, users) = (certainty_word(limit.certainty), cpu_users(limit));
     match (limit.resource, limit.certainty) {
         (Resource::None, Certainty::Unknown) => "Limit unknown".to_owned(),
         (Resource::None, _) => "No limit found".to_owned(),
@@ -278,14 +278,21 @@ pub fn limited(limit: &Limit) -> String {
         (Resource::Player, _) => format!("Limited by the measuring side, not by the target ({certainty})"),
         (Resource::Workload(spec), _) => format!("Limited by {} ({certainty})", spec.label),
         (resource, Certainty::Confirmed) if !limit.evidence.is_empty() && !limit.is_counted() => {
-            format!("Probably limited by {resource}")
+            format!("Probably limited by {resource}{users}")
         }
         (resource, Certainty::Predicted) if limit.contested().is_some() => {
             format!("Probably limited by {resource}")
         }
-        (resource, Certainty::Unknown) => format!("Possibly limited by {resource} (not confirmed)"),
-        (resource, _) => format!("Limited by {resource} ({certainty})"),
+        (resource, Certainty::Unknown) => format!("Possibly limited by {resource}{users} (not confirmed)"),
+        (resource, _) => format!("Limited by {resource}{users} ({certainty})"),
     }
+}
+
+/// Whose CPU it was, too: `, of which other programs used 85 % of a core`; nothing where it was the target's.
+fn cpu_users(limit: &Limit) -> String {
+    let one = |(who, percent)| format!("{who} {} of a core", quantity(Some(percent), "%"));
+    let users: Vec<String> = limit.cpu_users().map(one).collect();
+    if users.is_empty() { String::new() } else { format!(", of which {}", users.join(" and ")) }
 }
 
 /// The interval of a capacity: `5`, `4 to 5`, `5 or more`.

@@ -120,6 +120,9 @@ fn variant_outcome(
         table.limit = Some(own);
         explanation = explain::explain(&table);
     }
+    if plan.lab.is_some() || variant.place.is_empty() {
+        explanation.limit = explain::with_cpu_users(&table, explanation.limit);
+    }
     let unconfirmed = unconfirmed(&repetitions, &trials, &loads);
     // A search that had to end in time has a doubt of its own.
     let unconfirmed = unconfirmed.filter(|_| workload.time_budget().is_none());

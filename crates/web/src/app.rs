@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use http::StatusCode;
 use jiff::Timestamp;
+use serde_json::Value;
 use store::{Store, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -41,6 +42,8 @@ pub struct App {
     pub host_name: String,
     pub started: Timestamp,
     pub requests: AtomicU64,
+    /// The list of the ready plans, once it was asked for.
+    pub ready_plans: OnceLock<Value>,
     /// Held while a policy or a setting changes.
     changing: tokio::sync::Mutex<()>,
     viewers: Arc<Semaphore>,
@@ -72,6 +75,7 @@ impl App {
             host_name: config.host_name,
             started: Timestamp::now(),
             requests: AtomicU64::new(0),
+            ready_plans: OnceLock::new(),
             changing: tokio::sync::Mutex::new(()),
             viewers: Arc::new(Semaphore::new(VIEWERS_MAX)),
         }
@@ -133,7 +137,8 @@ pub async fn change<T: Send + 'static, F: Future<Output = ApiResult<T>> + Send +
     done.await.unwrap_or_else(|_| Err(failed()))
 }
 
-fn failed() -> ApiError {
+/// The handler of a request panicked.
+pub fn failed() -> ApiError {
     ApiError::internal("the request failed in the server; please report this")
 }
 

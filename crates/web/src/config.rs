@@ -51,6 +51,10 @@ pub trait Commands: Send + Sync {
     /// Errors: the first problem of the plan.
     fn check_plan(&self, text: &str, folder: &Path) -> Result<CheckedPlan, PlanProblem>;
 
+    /// How long a plan takes, without a check whether it can be measured here.
+    /// Errors: the text is no plan.
+    fn plan_length(&self, text: &str) -> Result<PlanLength, PlanProblem>;
+
     /// Checks a stored run that broke off, as `kagiri run --resume` does before it measures.
     /// Errors: its plan cannot be read or measured here, or a file that the plan names has changed.
     fn check_stored(&self, run: &Run) -> Result<CheckedPlan, PlanProblem>;
@@ -67,12 +71,17 @@ pub trait Commands: Send + Sync {
 pub struct CheckedPlan {
     pub name: String,
     pub workload: String,
-    /// The longest time that it takes; `None`: unknown.
-    pub cost_s: Option<f64>,
-    /// The same in words, with the number of trials.
-    pub cost_words: String,
+    pub length: PlanLength,
     pub needs_root: bool,
     pub targets: Targets,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanLength {
+    /// The longest time that it takes, in s; `None`: unknown.
+    pub s: Option<f64>,
+    /// The same in words, with the number of trials.
+    pub words: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

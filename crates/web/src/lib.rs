@@ -29,7 +29,9 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, bail};
 
 use crate::app::App;
-pub use crate::config::{CheckedPlan, Commands, Config, PlanProblem, Targets, TlsFiles, TuneOptions};
+pub use crate::config::{
+    CheckedPlan, Commands, Config, PlanLength, PlanProblem, Targets, TlsFiles, TuneOptions,
+};
 use crate::jobs::Jobs;
 use crate::program::Program;
 use crate::security::Token;

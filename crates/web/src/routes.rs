@@ -66,6 +66,7 @@ fn all() -> Builder {
         .get("/jobs/{id}", jobs::show)
         .delete("/jobs/{id}", jobs::remove)
         .post("/jobs/{id}/stop", jobs::stop)
+        .get("/jobs/{id}/plan", jobs::plan)
         .get("/jobs/{id}/events", job_events::stream)
         .get("/runs", runs::list)
         .get("/runs/{id}", runs::show)

@@ -46,3 +46,21 @@ export function keep(key: string, value: string): void {
     // The choice then lasts as long as the page.
   }
 }
+
+/** A kept text: as this tab left it, else as the last tab did. */
+export function storedDraft(key: string): string | null {
+  try {
+    return sessionStorage.getItem(key) ?? localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+export function keepDraft(key: string, text: string): void {
+  try {
+    sessionStorage.setItem(key, text);
+    localStorage.setItem(key, text);
+  } catch {
+    // The text then lasts as long as the page.
+  }
+}

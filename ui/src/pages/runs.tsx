@@ -9,12 +9,14 @@ import { SelectField, TextField } from '../parts/field.tsx';
 import { JobProgress, JobState } from '../parts/progress.tsx';
 import { Badge, Empty, Loaded, Page, Problem } from '../parts/states.tsx';
 import { get, remove } from '../server/api.ts';
-import { isUnderWay, useEndedJobs, useJobs } from '../server/jobs.ts';
+import { isNotStored, isUnderWay, reloadJobs, useEndedJobs, useJobs } from '../server/jobs.ts';
 import { useAction, useDebounced, useResource } from '../server/resource.ts';
 import type { RunList, RunRow, Workload } from '../server/types.ts';
+import { ChangeAndRun } from './live/outcome.tsx';
 
 const PAGE = 50;
 const DEBOUNCE_MS = 250;
+const NOT_STORED_MAX = 10;
 
 interface Filter {
   q: string;
@@ -42,6 +44,7 @@ export function Runs() {
   return (
     <Page title={t.runs.title}>
       <Queue />
+      <NotStored />
       <FilterForm filter={filter} setFilter={setFilter} />
       <Loaded resource={runs}>
         {(data) => {
@@ -77,6 +80,37 @@ function Queue() {
           <li key={job.id}>
             <a href={`/live/${job.id}`}>{job.name}</a> <JobState job={job} />
             <JobProgress job={job} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** Jobs that failed before a run was stored: the list of runs does not have them. */
+function NotStored() {
+  const t = useWords();
+  const failed = (useJobs() ?? []).filter(isNotStored).slice(0, NOT_STORED_MAX);
+  const erase = useAction(async (id: string) => {
+    await remove(`/jobs/${encodeURIComponent(id)}`);
+    reloadJobs();
+  });
+  if (failed.length === 0) return null;
+  return (
+    <section>
+      <h2>{t.runs.notStored}</h2>
+      <Problem error={erase.error} />
+      <ul class="jobs">
+        {failed.map((job) => (
+          <li key={job.id}>
+            <a href={`/live/${job.id}`}>{job.name}</a> <span class="soft">{moment(job.created)}</span>
+            <p class="failure">{job.message}</p>
+            <p class="buttons">
+              <ChangeAndRun job={job} isFirst={false} />
+              <button type="button" disabled={erase.isRunning} onClick={() => erase.run(job.id)}>
+                {t.runs.removeJob}
+              </button>
+            </p>
           </li>
         ))}
       </ul>

@@ -16,7 +16,7 @@ export interface Doubt {
 export interface Limit {
   resource: string;
   certainty: string;
-  evidence: { statement: string; inferred: boolean }[];
+  evidence: { statement: string; inferred: boolean; values?: Record<string, number> }[];
 }
 
 export interface Trial {

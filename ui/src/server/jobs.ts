@@ -19,7 +19,12 @@ export function withJob(all: readonly Job[], job: Job): Job[] {
 export const isUnderWay = (job: Job): boolean =>
   job.state === 'queued' || job.state === 'running' || job.state === 'stopping';
 
-function load(): void {
+/** Whether it failed before a run was stored. */
+export const isNotStored = (job: Pick<Job, 'state' | 'run'>): boolean =>
+  job.state === 'failed' && job.run === null;
+
+/** Fetches the list: removed jobs have no event. */
+export function reloadJobs(): void {
   get<Job[]>('/jobs')
     .then((all) => jobs.set([...all].sort((a, b) => b.created.localeCompare(a.created))))
     .catch(() => {
@@ -28,11 +33,11 @@ function load(): void {
 }
 
 function start(): void {
-  load();
+  reloadJobs();
   end = follow('/events', ['jobs'], {
     onEvent: (_name, data) => jobs.set(withJob(jobs.get() ?? [], data as Job)),
     // What changed while the connection was lost is in the list.
-    onState: (state) => state === 'open' && load(),
+    onState: (state) => state === 'open' && reloadJobs(),
   });
 }
 

@@ -49,6 +49,15 @@ export interface ReadyPlan {
   toml: string;
   needs_root: boolean;
   about: string;
+  /** The longest time that it takes; `null`: unknown. */
+  cost_short: string | null;
+}
+
+/** What was asked for by a job. */
+export interface JobPlan {
+  toml: string;
+  /** Of trials of settings. */
+  tune: { settings: string[]; metric: string | null; blocks: number | null } | null;
 }
 
 export interface PlanError {

@@ -30,16 +30,20 @@ export function program(): string {
 
 /**
  * Starts a server with an empty store. CONSOLE_URL: uses one that runs, by the address that it printed.
- * `more`: further options of 'kagiri serve'; with them a server is started in any case.
+ * `more`: further options of 'kagiri serve'; with them, or with a program, a server is started in any case.
  */
-export async function startConsole(more: string[] = []): Promise<Console> {
+export async function startConsole(more: string[] = [], executable?: string): Promise<Console> {
   const given = process.env.CONSOLE_URL;
-  if (given && more.length === 0) return consoleAt(given, async () => {});
+  if (given && more.length === 0 && !executable) return consoleAt(given, async () => {});
   const data = mkdtempSync(join(tmpdir(), 'kagiri-console-'));
-  const server = spawn(program(), ['serve', '--listen', '127.0.0.1:0', '--pages', PAGES, ...more], {
-    env: { ...process.env, KAGIRI_DATA: data },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const server = spawn(
+    executable ?? program(),
+    ['serve', '--listen', '127.0.0.1:0', '--pages', PAGES, ...more],
+    {
+      env: { ...process.env, KAGIRI_DATA: data },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
   const address = await printedAddress(server);
   return consoleAt(address, async () => {
     const ended = new Promise((resolve) => server.once('exit', resolve));

@@ -94,3 +94,38 @@ test('all errors are listed, and each shows its field, also one that is folded a
   assert.deepEqual(problems, []);
   await page.context().close();
 });
+
+test('a plan with very many variants, or far too long, leaves the page usable', async () => {
+  const { page, problems } = await openForm();
+  const plan = 'workload = "transfer"\nname = "many"\n[transfer]\ntime = "1s"\n';
+  const variants = (count: number) =>
+    Array.from({ length: count }, (_, at) => `[[variant]]\nname = "v${at}"\n`).join('');
+  const load = (text: string) =>
+    page
+      .getByLabel('A file')
+      .setInputFiles({ name: 'plan.toml', mimeType: 'text/plain', buffer: Buffer.from(text) });
+  const start = page.getByRole('button', { name: 'Start the run' });
+  const began = Date.now();
+  await load(plan + variants(1000));
+  await page.getByText('950 more variants are in the text').waitFor();
+  console.log(`form of 1000 variants: ${Date.now() - began} ms`);
+  assert.equal(await page.locator('fieldset.card').count(), 50);
+  // What is edited in the form keeps those that it does not show.
+  await page.getByLabel('Name of the run').fill('many more');
+  await page.getByText('1000 trials').waitFor();
+  await page.getByRole('tab', { name: 'TOML' }).click();
+  await page.waitForFunction(() => document.querySelector('textarea')?.value.includes('many more'));
+  assert.match(await page.getByRole('textbox', { name: 'TOML' }).inputValue(), /name = "v999"/);
+  await page.getByRole('tab', { name: 'Form' }).click();
+
+  await load(plan + variants(10_000));
+  await page.getByText(/10000 variants, and at most 1000/).waitFor();
+  assert.ok(await start.isDisabled());
+  await load(`${plan}# ${'x'.repeat((1 << 20) - plan.length - 2)}`);
+  await page.getByText(/larger than 1 MiB/).waitFor();
+  assert.ok(await start.isDisabled());
+  await load(plan);
+  await page.getByText('The plan is valid').waitFor();
+  assert.deepEqual(problems, []);
+  await page.context().close();
+});

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import type { Browser, Page } from 'playwright-core';
 
-import { type Console, openPage, PAGES, startBrowser, startConsole } from './harness.ts';
+import { type Console, openPage, PAGES, program, startBrowser, startConsole } from './harness.ts';
 
 // The goals are 300 ms and 1 s on a quiet machine (docs/benchmarks.md); beside other tests only a page that hangs fails.
 const FIRST_PAGE_MS = 5000;
@@ -124,6 +125,30 @@ test('trials of settings say what cannot be tried before they start', async () =
   assert.equal(await page.locator('.auto .field-error').count(), 0);
   assert.deepEqual(problems, []);
   await page.context().close();
+});
+
+test('trials of settings that could not begin are found in their form again', {
+  skip: !isRoot && 'needs root',
+}, async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'kagiri-program-'));
+  const copy = join(folder, 'kagiri');
+  copyFileSync(program(), copy);
+  const own = await startConsole([], copy);
+  rmSync(folder, { recursive: true });
+  const toml = 'workload = "transfer"\nname = "tuned"\n[transfer]\ntime = "300ms"\n';
+  const tune = { toml, settings: ['tcp_sack=0'], metric: 'goodput_bit_per_s', blocks: 2 };
+  const job = await own.call<{ id: string }>('POST', '/jobs', { tune, name: null, tags: [] });
+  const { page } = await openPage(browser, own.address);
+  await page.goto(`${own.origin}/live/${job.id}`);
+  await page.getByText(/cannot be started/).waitFor();
+  await page.getByRole('link', { name: 'Change it and run it' }).click();
+  await page.waitForURL(/\/tune\?job=/);
+  const plan = page.getByLabel('Plan that judges');
+  await plan.locator('option:checked', { hasText: 'tuned' }).waitFor({ state: 'attached' });
+  assert.equal(await page.getByLabel('Settings to try').inputValue(), 'tcp_sack=0');
+  assert.equal(await page.getByLabel('Quantity that decides').inputValue(), 'goodput_bit_per_s');
+  await page.context().close();
+  await own.end();
 });
 
 test('a page that does not exist leads back to the start', async () => {

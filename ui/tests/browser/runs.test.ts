@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 
-import { type Console, openPage, runPlan, startBrowser, startConsole } from './harness.ts';
+import { type Console, openPage, program, runPlan, startBrowser, startConsole } from './harness.ts';
 
 const RUN_MS = 120_000;
 
@@ -221,6 +224,69 @@ test('a run that failed says why, and nothing of what it did not measure', async
   page.once('dialog', (dialog) => void dialog.accept());
   await page.getByRole('button', { name: 'Delete this run' }).click();
   await page.getByRole('checkbox', { name: /no server/ }).waitFor({ state: 'detached' });
+  assert.deepEqual(problems, []);
+  await page.context().close();
+});
+
+test('a job that failed before a run was stored leads back to its plan', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'kagiri-program-'));
+  const copy = join(folder, 'kagiri');
+  copyFileSync(program(), copy);
+  const own = await startConsole([], copy);
+  const { page, problems } = await openPage(browser, own.address);
+  // As while the program is being installed anew.
+  rmSync(folder, { recursive: true });
+  const plan = '# kept\nworkload = "transfer"\nname = "never begun"\n[transfer]\ntime = "300ms"\n';
+  const job = await runPlan(own, plan);
+  assert.deepEqual([job.state, job.run], ['failed', null]);
+
+  await page.goto(`${own.origin}/live/${job.id}`);
+  await page.getByText('The run failed.').waitFor();
+  await page.getByText(/cannot be started/).waitFor();
+  await page.getByRole('link', { name: 'Change it and run it' }).click();
+  await page.getByRole('tab', { name: 'TOML' }).click();
+  const text = page.getByRole('textbox', { name: 'TOML' });
+  await page.waitForFunction(() => document.querySelector('textarea')?.value.startsWith('# kept'));
+  assert.equal(await text.inputValue(), plan);
+
+  // The list of runs cannot have it; the page has, until it is removed.
+  await page.goto(`${own.origin}/runs`);
+  await page.getByRole('heading', { name: 'Failed before anything was measured' }).waitFor();
+  await page.getByRole('link', { name: 'never begun' }).waitFor();
+  await page.getByRole('link', { name: 'Change it and run it' }).click();
+  await page.waitForURL(new RegExp(`/new\\?job=${job.id}`));
+  await page.goto(`${own.origin}/runs`);
+  await page.getByRole('button', { name: 'Remove' }).click();
+  await page.getByRole('link', { name: 'never begun' }).waitFor({ state: 'detached' });
+  assert.deepEqual(await own.call('GET', '/jobs'), []);
+  assert.deepEqual(problems, []);
+  await page.context().close();
+  await own.end();
+});
+
+test('a run that is deleted while it is shown is missed with a sentence, not with an empty page', async () => {
+  const job = await runPlan(
+    server,
+    'workload = "transfer"\nname = "gone soon"\n[transfer]\ntime = "200ms"\n',
+  );
+  const { page, problems } = await openPage(browser, server.address);
+  await page.goto(`${server.origin}/runs/${job.run}`);
+  await page.getByRole('heading', { name: 'gone soon', level: 1 }).waitFor();
+  // In another tab.
+  await server.call('DELETE', `/runs/${job.run}`);
+  await page.getByRole('button', { name: 'Run it again' }).click();
+  await page
+    .getByRole('alert')
+    .getByText(/there is no run/)
+    .waitFor();
+  await page.getByRole('tab', { name: 'Tags and note' }).click();
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page
+    .locator('form.notes')
+    .getByText(/there is no run/)
+    .waitFor();
+  await page.reload();
+  await page.getByText('There is no run with this id. It may have been deleted.').waitFor();
   assert.deepEqual(problems, []);
   await page.context().close();
 });

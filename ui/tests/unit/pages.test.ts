@@ -7,7 +7,7 @@ import { ja } from '../../src/i18n/ja/index.ts';
 import { routeOf } from '../../src/lib/router.ts';
 import { isMeasured, namesOf, unitIn, verdictOf } from '../../src/pages/compare.tsx';
 import { chartsOf, groupOf, LiveModel } from '../../src/pages/live/model.ts';
-import { hasMeasured, isBrokenOff } from '../../src/pages/live/outcome.tsx';
+import { correctionOf, cpuUsers, hasMeasured, isBrokenOff } from '../../src/pages/live/outcome.tsx';
 import { planOptions } from '../../src/pages/new-run/start-from.tsx';
 import { sumOf } from '../../src/pages/qos/in-force.tsx';
 import { byAge } from '../../src/pages/runs.tsx';
@@ -15,7 +15,7 @@ import { isChanged } from '../../src/pages/tune/setting-table.tsx';
 import { inGroups } from '../../src/parts/field.tsx';
 import { positionsOf } from '../../src/parts/intervals.tsx';
 import { markedPage } from '../../src/parts/shell.tsx';
-import { withJob } from '../../src/server/jobs.ts';
+import { isNotStored, withJob } from '../../src/server/jobs.ts';
 import { tokenOf } from '../../src/server/session.ts';
 import type { ComparedRow, Job, QosSocket, ReadyPlan, Verdict } from '../../src/server/types.ts';
 
@@ -174,17 +174,45 @@ test('a run that failed before its first trial has measured nothing', () => {
   assert.equal(hasMeasured({ trialCount: 1, end: null }), true);
 });
 
+test('a limit by the CPU says what other programs used of it', () => {
+  const limit = (resource: string, ...values: Record<string, number>[]) => ({
+    resource,
+    certainty: 'confirmed',
+    evidence: values.map((one) => ({ statement: 'x', inferred: false, values: one })),
+  });
+  const users: Record<string, number>[] = [{ used_percent: 99 }, { other_cpu_percent: 85.2 }];
+  assert.equal(cpuUsers(limit('cpu', ...users), en.live), ', of which other programs used 85.2 % of a core');
+  assert.equal(
+    cpuUsers(limit('cpu', { steal_percent: 20 }, { other_cpu_percent: 120 }), ja.live),
+    '（うち他のプログラムが 1 コアの 120 %、ハイパーバイザーが 1 コアの 20 % を使用）',
+  );
+  assert.equal(cpuUsers(limit('disk', ...users), en.live), '');
+  assert.equal(cpuUsers(limit('cpu', { used_percent: 99 }), en.live), '');
+});
+
+test('a job that failed without a stored run leads back to what was asked for', () => {
+  assert.equal(isNotStored({ state: 'failed', run: null }), true);
+  assert.equal(isNotStored({ state: 'failed', run: 'r1' }), false);
+  assert.equal(isNotStored({ state: 'queued', run: null }), false);
+  assert.equal(correctionOf({ id: 'j1', kind: 'run' }), '/new?job=j1');
+  assert.equal(correctionOf({ id: 'j1', kind: 'tune' }), '/tune?job=j1');
+});
+
 test('pages below another mark it in the menu', () => {
   assert.equal(markedPage(routeOf('/live/j1', '')), 'runs');
   assert.equal(markedPage(routeOf('/compare', '?ids=a,b')), 'runs');
   assert.equal(markedPage(routeOf('/new', '')), 'new');
 });
 
-test('ready plans are listed by workload, with what they need', () => {
-  const ready = (name: string, workload: string, needs_root: boolean) =>
-    ({ name, workload, needs_root, title: '' }) as ReadyPlan;
-  const plans = [ready('a', 'daq', true), ready('b', 'transfer', false), ready('c', 'daq', false)];
-  const options = planOptions(plans, [{ name: 'transfer' }, { name: 'daq' }], 'needs root');
+test('ready plans are listed by workload, with their time and what they need', () => {
+  const ready = (name: string, workload: string, needs_root: boolean, cost_short: string | null) =>
+    ({ name, workload, needs_root, title: '', cost_short }) as ReadyPlan;
+  const plans = [
+    ready('a', 'daq', true, '4 min'),
+    ready('b', 'transfer', false, '35 s'),
+    ready('c', 'daq', false, null),
+  ];
+  const options = planOptions(plans, [{ name: 'transfer' }, { name: 'daq' }], en.newRun);
   assert.deepEqual(
     inGroups([{ value: '', text: 'none' }, ...options]).map(({ group, members }) => [
       group,
@@ -192,8 +220,8 @@ test('ready plans are listed by workload, with what they need', () => {
     ]),
     [
       [undefined, 'none'],
-      ['transfer', 'b'],
-      ['daq', 'a (needs root)', 'c'],
+      ['transfer', 'b (about 35 s)'],
+      ['daq', 'a (about 4 min, needs root)', 'c (not known beforehand)'],
     ],
   );
 });

@@ -76,6 +76,18 @@ fn kernel_settings_of_a_variant_are_added_to_those_of_the_plan() {
 }
 
 #[test]
+fn plan_has_at_most_1000_variants() {
+    let with = |count: usize| {
+        let variants = (0..count).map(|at| format!("[[variant]]\nname = 'v{at}'\n"));
+        read(&variants.fold("workload = 'stream'\n".to_owned(), |text, one| text + &one))
+    };
+    assert_eq!(with(1000).unwrap().variants.len(), 1000);
+    let error = with(10_000).unwrap_err();
+    assert_eq!(error.key.as_deref(), Some("variant"));
+    assert!(error.to_string().contains("10000 variants, and at most 1000"), "{error}");
+}
+
+#[test]
 fn plan_error_gives_line_and_expectation() {
     for (text, part) in [
         (

@@ -1,7 +1,7 @@
 //! Sentences, and numbers in them.
 
 use super::*;
-use base::outcome::Saturation;
+use base::outcome::{Evidence, Saturation};
 
 #[test]
 fn loads_are_counted_in_their_unit() {
@@ -34,6 +34,31 @@ fn limit_by_neighbour_differs_from_limit_by_player() {
     let limit = |certainty| limited(&Limit { resource: Resource::Player, certainty, evidence: Vec::new() });
     assert!(limit(Certainty::Confirmed).ends_with("not by the target (confirmed)"));
     assert!(limit(Certainty::Unknown).contains("or by other programs"));
+}
+
+#[test]
+fn limit_by_the_cpu_names_who_else_used_it() {
+    let evidence = |counters: &[(&str, f64)]| {
+        let of = |(name, value): &(&str, f64)| Evidence::counted(Resource::Cpu, "x").with(*name, *value);
+        counters.iter().map(of).collect()
+    };
+    let said = |resource, certainty, counters: &[(&str, f64)]| {
+        limited(&Limit { resource, certainty, evidence: evidence(counters) })
+    };
+    let busy = [("used_percent", 99.0), ("other_cpu_percent", 85.0)];
+    let cpu = |certainty, counters: &[(&str, f64)]| said(Resource::Cpu, certainty, counters);
+    assert_eq!(
+        cpu(Certainty::Confirmed, &busy),
+        "Limited by cpu, of which other programs used 85 % of a core (confirmed)"
+    );
+    assert_eq!(
+        cpu(Certainty::Unknown, &[("steal_percent", 20.0), ("other_cpu_percent", 120.0)]),
+        "Possibly limited by cpu, of which other programs used 120 % of a core and the hypervisor took \
+         20 % of a core (not confirmed)"
+    );
+    assert_eq!(cpu(Certainty::Confirmed, &busy[..1]), "Limited by cpu (confirmed)");
+    // Of another limit the counter says something else.
+    assert_eq!(said(Resource::Disk, Certainty::Confirmed, &busy), "Limited by disk (confirmed)");
 }
 
 #[test]

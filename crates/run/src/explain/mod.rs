@@ -102,6 +102,12 @@ pub fn explain(table: &LoadTable) -> Explanation {
     explanation
 }
 
+/// See [`signs::with_cpu_users`]. Only for runs on one machine, as in a lab: the
+/// counters are those of the target's host.
+pub fn with_cpu_users(table: &LoadTable, limit: Limit) -> Limit {
+    signs::with_cpu_users(&Analysis::of(table), limit)
+}
+
 /// The capacity of a table without verdicts.
 fn predicted_capacity(analysis: &Analysis, predicted: Option<f64>) -> Capacity {
     let first = analysis.first_saturated();

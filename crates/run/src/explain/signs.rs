@@ -56,6 +56,8 @@ const WITNESSES: [Witness; 3] = [
     },
     Witness { counter: "other_cpu_percent", from: 50.0, must_rise: true, sentence: "other programs used {}" },
 ];
+/// Others used a notable part of the CPU from this share of what the whole host used.
+const OTHERS_SHARE: f64 = 0.1;
 /// A counter must exceed its median at lower loads by this factor: one that is always high shows nothing.
 const RISE: f64 = 1.2;
 
@@ -90,6 +92,30 @@ fn weigh_against(mut limit: Limit, against: impl FnOnce() -> Vec<Evidence>) -> L
         let at = limit.evidence.len().min(1);
         limit.evidence.splice(at..at, against);
     }
+    limit
+}
+
+/// A limit by the CPU, with who else used a notable part of it: a reader takes it for the target's own
+/// otherwise. A quota of the target's own is its own, whoever uses the rest.
+pub fn with_cpu_users(analysis: &Analysis, mut limit: Limit) -> Limit {
+    let is_quota = limit.evidence.iter().any(|piece| piece.values.contains_key("throttled_percent"))
+        || analysis.ceilings.get(&Resource::Cpu).is_some_and(|ceiling| ceiling.source.contains("quota"));
+    if limit.resource != Resource::Cpu || is_quota {
+        return limit;
+    }
+    let of_host = analysis.counter_at_critical("host_cpu_percent").unwrap_or(0.0);
+    let users =
+        WITNESSES.iter().filter(|witness| Limit::CPU_USERS.iter().any(|(name, _)| *name == witness.counter));
+    let found = users.filter_map(|witness| {
+        let value = analysis.counter_at_critical(witness.counter)?;
+        let is_notable = value >= witness.from.max(OTHERS_SHARE * of_host);
+        let used = witness.sentence.replace("{}", &words::amount(Resource::Cpu, value));
+        let statement = format!("at {} {used}", analysis.critical_text());
+        is_notable.then(|| Evidence::counted(Resource::Cpu, statement).with(witness.counter, value))
+    });
+    let found: Vec<Evidence> = found.collect();
+    let at = limit.evidence.len().min(1);
+    limit.evidence.splice(at..at, found);
     limit
 }
 

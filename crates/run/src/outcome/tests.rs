@@ -9,6 +9,8 @@ use workload::AnyWorkload;
 use super::*;
 use crate::engine::configure;
 
+mod cpu;
+
 /// One repetition of a search: loads with the phase and the verdict of their trials.
 type Tried = (f64, Phase, Verdict);
 

@@ -69,6 +69,8 @@ fn of_host(key: &str, host: &Value, facts: &mut Facts) {
         Value::Object(entries) => {
             let set = entries.iter().filter(|(key, _)| !MEASURED_OF_HOSTS.contains(&key.as_str()));
             flatten_all(key, set, DEPTH_MAX, facts);
+            // The agent's process is another one for each run in a lab.
+            facts.remove(&format!("{key}.environment.pid"));
         }
         other => flatten(key, other, DEPTH_MAX, facts),
     }

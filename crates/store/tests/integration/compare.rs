@@ -159,13 +159,13 @@ fn variants_of_a_run_are_compared_with_the_first() {
 }
 
 #[test]
-fn clocks_of_hosts_are_not_compared_as_environment() {
+fn clocks_and_processes_of_hosts_are_not_compared_as_environment() {
     let with = |name: &str, offset_ns: i64, kernel: &str| {
         let mut run = run(name);
         let host = json!({
             "clock": {"offset_ns": offset_ns, "bound_ns": 3166, "n": offset_ns},
             "calendar_clock_off_s": offset_ns as f64 / 1e9,
-            "environment": {"kernel_release": kernel, "clock_source": "tsc"},
+            "environment": {"kernel_release": kernel, "clock_source": "tsc", "pid": offset_ns},
         });
         run.environment.insert("hosts".into(), json!({"builder": host, "gone": null}));
         run

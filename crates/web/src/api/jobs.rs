@@ -8,15 +8,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::Annotation;
 
-use super::plans::{answer, checked};
+use super::plans::{NO_TITLE, answer, checked, is_title};
+use super::runs;
 use crate::app::{Shared, blocking};
 use crate::config::{CheckedPlan, Targets, TuneOptions};
 use crate::error::{ApiError, ApiResult, read};
-use crate::jobs::{Kind, NewJob, Resume};
+use crate::jobs::{Kind, NewJob, PlanOf, Resume};
 use crate::json::Json;
 use crate::plans::to_toml;
-
-const NAME_BYTES_MAX: usize = 200;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +43,17 @@ pub async fn list(State(app): State<Shared>) -> Json<Value> {
 
 pub async fn show(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Json<Value>> {
     app.jobs.view(&id).map(Json)
+}
+
+/// The plan of a job, also of one that failed before its run was stored.
+pub async fn plan(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+    let jobs = app.jobs.clone();
+    let (plan, tune) = blocking(move || jobs.plan(&id)).await?;
+    let toml = match plan {
+        PlanOf::Job(toml) => toml,
+        PlanOf::Run(run) => runs::plan_text(&app, run).await?,
+    };
+    Ok(Json(json!({ "toml": toml, "tune": tune })))
 }
 
 pub async fn create(State(app): State<Shared>, body: Bytes) -> ApiResult<Response> {
@@ -137,9 +147,8 @@ fn check_fleet(app: &Shared, targets: &Targets) -> ApiResult<()> {
 
 /// A plan with another name. Its comments are lost if it has another one.
 fn renamed(text: &str, name: &str) -> ApiResult<String> {
-    if name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
-        let why = format!("write at most {NAME_BYTES_MAX} bytes, without line breaks");
-        return Err(ApiError::invalid(why, Some("name")));
+    if !is_title(name) {
+        return Err(ApiError::invalid(NO_TITLE, Some("name")));
     }
     // What is no plan fails its check, with the line.
     let Ok(mut table) = toml::from_str::<Map<String, Value>>(text) else { return Ok(text.to_owned()) };

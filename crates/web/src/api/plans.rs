@@ -2,6 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::State;
+use base::format;
 use base::metric::MetricSpec;
 use run::registry::BUILT_IN;
 use serde::Deserialize;
@@ -44,19 +45,30 @@ fn objectives(metrics: &[MetricSpec]) -> Vec<&'static str> {
     std::iter::once("capacity").chain(judged.map(|spec| spec.name)).collect()
 }
 
-pub async fn list() -> Json<Value> {
+/// The ready plans never change, so that they are listed once.
+pub async fn list(State(app): State<Shared>) -> ApiResult<Json<Value>> {
+    let known = app.clone();
+    let all = blocking(move || Ok(known.ready_plans.get_or_init(|| ready_plans(&known)).clone()));
+    all.await.map(Json)
+}
+
+fn ready_plans(app: &App) -> Value {
     let one = |plan: plans::ReadyPlan| {
         let has = |key: &str| plan.toml.lines().any(|line| line.trim_start().starts_with(key));
+        let length = app.commands.plan_length(plan.toml).ok();
         json!({
             "name": plan.name,
             "title": plan.table.get("name").and_then(Value::as_str).unwrap_or(plan.name),
             "workload": plan.table["workload"],
             "about": plans::about(plan.toml),
             "needs_root": has("lab") || has("[qos") || has("[tune"),
+            "cost_s": length.as_ref().and_then(|length| length.s),
+            "cost_short": length.as_ref().and_then(|length| length.s).map(format::duration_rounded_up),
+            "cost_words": length.as_ref().map(|length| &length.words),
             "toml": plan.toml,
         })
     };
-    Json(plans::ready().map(one).collect())
+    plans::ready().map(one).collect()
 }
 
 #[derive(Deserialize)]
@@ -80,7 +92,23 @@ pub async fn check(State(app): State<Shared>, body: Bytes) -> ApiResult<Json<Val
 /// The check of a plan, and its text again.
 pub async fn checked(app: &Shared, text: String) -> ApiResult<(Result<CheckedPlan, PlanProblem>, String)> {
     let (commands, folder) = (app.commands.clone(), app.folder.join("plans"));
-    blocking(move || Ok((commands.check_plan(&text, &folder), text))).await
+    let check = move || {
+        let checked = commands.check_plan(&text, &folder).and_then(|plan| match is_title(&plan.name) {
+            true => Ok(plan),
+            false => {
+                Err(PlanProblem { message: NO_TITLE.to_owned(), field: Some("name".to_owned()), line: None })
+            }
+        });
+        Ok((checked, text))
+    };
+    blocking(check).await
+}
+
+pub const NO_TITLE: &str = "write at most 200 bytes, without line breaks";
+
+/// Whether a name fits into lists and headings.
+pub fn is_title(name: &str) -> bool {
+    name.len() <= 200 && !name.contains(char::is_control)
 }
 
 /// What the check says.
@@ -98,8 +126,8 @@ pub fn answer(app: &App, text: &str, checked: &Result<CheckedPlan, PlanProblem>)
         "plan": plan,
         "name": checked.map(|plan| &plan.name),
         "workload": checked.map(|plan| &plan.workload),
-        "cost_s": checked.and_then(|plan| plan.cost_s),
-        "cost_words": checked.map(|plan| &plan.cost_words),
+        "cost_s": checked.and_then(|plan| plan.length.s),
+        "cost_words": checked.map(|plan| &plan.length.words),
         "needs_root": checked.map(|plan| plan.needs_root),
         "targets": checked.map(|plan| plan.targets.names(&app.host_name)),
     })

@@ -80,6 +80,8 @@ struct Applied {
     /// End the policy that is in force on the same interface.
     #[serde(default)]
     replace: bool,
+    /// The process of the policy that the caller knows to be in force there, and replaces.
+    replaces: Option<i64>,
 }
 
 pub async fn apply(State(app): State<Shared>, body: Bytes) -> ApiResult<Response> {
@@ -100,6 +102,13 @@ async fn replace(app: Shared, asked: Applied) -> ApiResult<Value> {
     if before.is_some() && !asked.replace {
         return Err(ApiError::conflict(format!(
             "a policy is in force on {interface}; end it first, or replace it (\"replace\": true)"
+        )));
+    }
+    if let Some((known, found)) = asked.replaces.zip(before)
+        && known != i64::from(found.pid)
+    {
+        return Err(ApiError::conflict(format!(
+            "another policy was put in force on {interface} meanwhile; look at it before you replace it"
         )));
     }
     if let Some(process) = before {

@@ -11,9 +11,9 @@ use report::terminal::Entry;
 use run::registry::BUILT_IN;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use store::{Annotation, Filter, RunSummary};
+use store::{Annotation, Filter, RunSummary, StoreError};
 
-use crate::app::Shared;
+use crate::app::{Shared, failed};
 use crate::error::{ApiError, ApiResult, read};
 use crate::json::Json;
 use crate::program::words;
@@ -144,9 +144,16 @@ pub async fn annotate(
 
 pub async fn remove(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<StatusCode> {
     let id = known(&app, id).await?;
-    // It removes the report, too.
-    app.program.text(&words!["runs", "rm", "--", id], DOCUMENT_WITHIN).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let name = id.clone();
+    app.with_store(move |store| match store.measured_now()?.into_iter().find(|(run, _)| *run == name) {
+        Some((run, pid)) => Err(StoreError::Measured { run, pid }.into()),
+        None => Ok(()),
+    })
+    .await?;
+    // It removes the report, too, and is done to its end even if its client leaves.
+    let removed =
+        tokio::spawn(async move { app.program.text(&words!["runs", "rm", "--", id], DOCUMENT_WITHIN).await });
+    removed.await.unwrap_or_else(|_| Err(failed())).map(|_| StatusCode::NO_CONTENT)
 }
 
 pub async fn report(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Response> {
@@ -184,9 +191,15 @@ pub async fn export(
 }
 
 pub async fn plan(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Json<Value>> {
-    let id = known(&app, id).await?;
-    let toml = app.program.text(&words!["runs", "show", "--plan", "--", id], DOCUMENT_WITHIN).await?;
+    let toml = plan_text(&app, id).await?;
     Ok(Json(json!({ "toml": toml })))
+}
+
+/// The plan of a stored run as TOML.
+/// Errors: there is no such run.
+pub async fn plan_text(app: &Shared, id: String) -> ApiResult<String> {
+    let id = known(app, id).await?;
+    app.program.text(&words!["runs", "show", "--plan", "--", id], DOCUMENT_WITHIN).await
 }
 
 #[cfg(test)]

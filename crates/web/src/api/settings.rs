@@ -63,6 +63,12 @@ impl Asked {
             return Err(ApiError::invalid("write 1 s to 7 days (604800)", Some("for_s")));
         }
         let one = |(name, value): (&String, &Value)| match value {
+            _ if name.contains(char::is_control) => {
+                Err(ApiError::invalid(format!("there is no setting {name:?}"), Some("settings")))
+            }
+            Value::String(text) if text.contains(|c: char| c.is_control() && c != '\t') => {
+                Err(ApiError::invalid("write a text without control characters", Some(name)))
+            }
             Value::String(text) => Ok(format!("{name}={text}")),
             Value::Number(number) => Ok(format!("{name}={number}")),
             _ => Err(ApiError::invalid("write a text or a number", Some(name))),

@@ -61,6 +61,13 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
+/// Whether a small file finds no space in a folder.
+pub fn is_disk_full(folder: &Path) -> bool {
+    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    let probe = || tempfile::tempfile_in(folder)?.write_all(&[0; 4096]);
+    probe().is_err_and(|error| full.contains(&error.kind()))
+}
+
 pub fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write(path, &serde_json::to_vec_pretty(value)?)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use store::Store;
+use store::{Store, StoreError};
 
 use super::events::{Chunk, Lines, frame, frames, parsed};
 use super::job::{Job, Kind, Process, State};
@@ -107,14 +107,29 @@ impl<'a> Follower<'a> {
         has_more
     }
 
+    /// Whether the store has no run of this id. A store that cannot be read does not say so.
+    fn is_missing(&self, run: &str) -> bool {
+        let store = Store::open_to_read(&self.jobs.data_dir);
+        matches!(store.and_then(|store| store.check_known(run)), Err(StoreError::NoRun { .. }))
+    }
+
     fn conclude(self, code: Option<i32>) {
         let folder = self.jobs.folder_of(self.id);
-        let stderr = files::tail(&files::stderr_file(&folder), STDERR_BYTES);
+        let mut stderr = files::tail(&files::stderr_file(&folder), STDERR_BYTES);
+        if stderr.trim().is_empty() && files::is_disk_full(&folder) {
+            // It could not write why it failed.
+            let place = folder.display();
+            stderr = format!("error: no space left on the disk of {place}; free some space there");
+        }
+        // The event names a run before it is stored, which may have failed.
+        let named = self.jobs.lock().get(self.id).and_then(|job| job.run.clone());
+        let stored = named.filter(|run| !self.is_missing(run));
         let (run, tags) = {
             let mut all = self.jobs.lock();
             let Some(job) = all.get_mut(self.id) else { return };
             (job.state, job.message) = how_it_ended(job, code, &stderr);
             (job.ended, job.process, job.exit_code) = (Some(Timestamp::now()), None, code);
+            job.run = stored;
             if matches!(job.kind, Kind::Tune(_)) {
                 let text = fs::read(files::stdout_file(&folder)).unwrap_or_default();
                 job.answer = serde_json::from_slice(&text).ok();
@@ -147,9 +162,10 @@ fn how_it_ended(job: &Job, code: Option<i32>, stderr: &str) -> (State, Option<St
     };
     match (code, job.live.run_state.as_deref()) {
         (Some(INTERRUPTED), _) | (_, Some("interrupted")) => {
-            let kept = job.live.run_state.is_some();
-            let words =
-                if kept { "stopped; what was measured is stored" } else { "stopped before a trial ended" };
+            let words = match job.live.trials {
+                0 => "stopped before a trial ended",
+                _ => "stopped; what was measured is stored",
+            };
             (State::Interrupted, Some(words.to_owned()))
         }
         (Some(0), _) | (None, Some("complete")) => (State::Ended, None),

@@ -111,6 +111,9 @@ pub struct LiveState {
     /// State and failure of the run, from its last event.
     pub run_state: Option<String>,
     pub run_failure: Option<String>,
+    /// Trials that have ended.
+    #[serde(default)]
+    pub trials: u32,
     /// The last numbers of the trial under way.
     #[serde(skip)]
     pub numbers: serde_json::Map<String, Value>,
@@ -136,7 +139,10 @@ impl LiveState {
                 times(self);
                 self.numbers = event["live"].as_object().cloned().unwrap_or_default();
             }
-            "trial" => self.numbers.clear(),
+            "trial" => {
+                self.trials += 1;
+                self.numbers.clear();
+            }
             "end" => {
                 (self.run_state, self.run_failure) = (text("state"), text("failure"));
                 self.phase = None;
@@ -245,6 +251,8 @@ mod tests {
             (&json!(0.5), &json!(4.0), &json!("flows"))
         );
         assert_eq!((&view["targets"], &view["phase"]), (&json!(["desk"]), &json!("search")));
+        job.live.take(&json!({"event": "trial", "trial": {}}));
+        assert_eq!(job.live.trials, 1);
         // What is not known is null, and of an ended job nothing is under way.
         job.live.take(&json!({"event": "progress", "elapsed_s": 6.0, "left_s": null, "live": {}}));
         assert_eq!(job.view(None, "desk")["done"], Value::Null);

@@ -23,7 +23,7 @@ use tokio::sync::broadcast;
 pub use self::events::{Chunk, JobStream, frame, replay};
 pub use self::files::{events_file, make_folder, read_json, tail, write, write_json};
 pub use self::job::{Job, Kind, LiveState, Process, Resume, State};
-use crate::config::Targets;
+use crate::config::{Targets, TuneOptions};
 use crate::error::{ApiError, ApiResult};
 use crate::plans;
 use crate::program::Program;
@@ -60,6 +60,14 @@ pub struct NewJob {
     pub targets: Targets,
     /// The plan; `None`: the stored run has it.
     pub toml: Option<String>,
+}
+
+/// Where the plan of a job is.
+pub enum PlanOf {
+    /// Its text, as it was asked for.
+    Job(String),
+    /// The id of the stored run that the job continues.
+    Run(String),
 }
 
 impl Jobs {
@@ -177,6 +185,23 @@ impl Jobs {
         let all = self.lock();
         let job = all.get(id).ok_or_else(|| unknown(id))?;
         Ok(job.view(position(&all, job), &self.host_name))
+    }
+
+    /// The plan of a job, and, of `tune auto`, its options.
+    /// Errors: there is no such job, or its plan cannot be read.
+    pub fn plan(&self, id: &str) -> ApiResult<(PlanOf, Option<TuneOptions>)> {
+        let kind = self.lock().get(id).map(|job| job.kind.clone()).ok_or_else(|| unknown(id))?;
+        if let Kind::Resume(Resume { run, .. }) = kind {
+            return Ok((PlanOf::Run(run), None));
+        }
+        let path = files::plan_file(&self.folder_of(id));
+        let toml = sys::file::read_text(&path, base::plan::TEXT_BYTES_MAX as u64)
+            .map_err(|error| ApiError::internal(format!("cannot read {}: {error}", path.display())))?;
+        let options = match kind {
+            Kind::Tune(options) => Some(options),
+            _ => None,
+        };
+        Ok((PlanOf::Job(toml), options))
     }
 
     /// A copy of each job.

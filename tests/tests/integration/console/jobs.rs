@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use kagiri_tests::{Console, World, beside_others, http_request, wait_until};
+use kagiri_tests::{
+    Console, LabHosts, World, beside_others, http_request, need_root, unique_name, wait_until,
+};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -85,6 +87,11 @@ fn invalid_plan_names_key_and_line() {
     let back = console.answered("POST", "/plans/check", &json!({ "toml": there["toml"] }), 200);
     assert_eq!(back["plan"], there["plan"]);
     assert!(back["cost_s"].is_number() && back["cost_words"].is_string());
+    for name in ["x".repeat(201), "two\\nlines".to_owned()] {
+        let toml = format!("name = \"{name}\"\nworkload = 'transfer'\n");
+        let refused = console.answered("POST", "/jobs", &json!({ "toml": toml }), 422);
+        assert_eq!(refused["errors"][0]["field"], "name", "{refused}");
+    }
     let elsewhere = "workload = 'transfer'\n[place]\nserver = 'nas'\n";
     let refused = console.answered("POST", "/jobs", &json!({ "toml": elsewhere }), 422);
     assert!(refused["error"]["message"].as_str().is_some_and(|text| text.contains("--fleet")), "{refused}");
@@ -106,6 +113,9 @@ fn jobs_on_one_host_queue_and_a_stopped_one_keeps_what_it_measured() {
         console.get(&format!("/jobs/{third}"))["message"].as_str().is_some_and(|text| text.contains("'long'"))
     });
     console.answered("DELETE", &format!("/jobs/{long}"), &Value::Null, 409);
+    let measured = console.get(&format!("/jobs/{long}"))["run"].as_str().expect("a run").to_owned();
+    let kept = console.answered("DELETE", &format!("/runs/{measured}"), &Value::Null, 409);
+    assert!(kept["error"]["message"].as_str().is_some_and(|text| text.contains(&measured)), "{kept}");
     let mut viewer = watched(&console, &third, "");
     let viewing = std::thread::spawn(move || viewer.events(|name, _| name == "bye"));
     console.answered("POST", &format!("/jobs/{third}/stop"), &Value::Null, 202);
@@ -165,4 +175,86 @@ fn killed_server_ends_no_run_and_the_next_one_follows_it() {
     third.end(Signal::SIGKILL);
     std::thread::sleep(Duration::from_secs(4));
     assert_eq!(Console::start(&world).until(&job, &["ended", "failed"])["state"], "ended");
+}
+
+#[test]
+fn job_that_fails_before_its_run_is_stored_keeps_its_plan_and_names_no_run() {
+    let _beside = beside_others();
+    let world = World::new();
+    let console = Console::start(&world);
+    let long = console.run(&(plan("long", "1s") + "\n").replace("workload", "repeats = 100\nworkload"));
+    watched(&console, &long, "").events(|name, _| name == "trial");
+    let lab = world.write("lab.toml", "name = 'gone'\n[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\n");
+    let toml = format!(
+        "# in a lab\nlab = '{}'\n{}[place]\nserver = 'a'\nclients = 'b'\n",
+        lab.display(),
+        plan("placed", "1s")
+    );
+    let job = console.run(&toml);
+    // Its plan is there from the beginning.
+    assert_eq!(console.get(&format!("/jobs/{job}/plan")), json!({ "toml": toml, "tune": null }));
+    std::fs::remove_file(&lab).expect("the lab's file");
+    console.answered("POST", &format!("/jobs/{long}/stop"), &Value::Null, 202);
+    let failed = console.until(&job, &["failed", "ended"]);
+    assert_eq!((&failed["state"], &failed["run"]), (&json!("failed"), &Value::Null), "{failed}");
+    assert!(failed["message"].as_str().is_some_and(|text| text.contains("lab")), "{failed}");
+    assert_eq!(console.get(&format!("/jobs/{job}/plan"))["toml"], toml.as_str());
+    console.answered("GET", "/jobs/none/plan", &Value::Null, 404);
+    // The plan of a job that continues a run is that of the run.
+    let long = console.until(&long, &["interrupted"]);
+    let run = long["run"].as_str().expect("a run");
+    let resumed = console.answered("POST", "/jobs", &json!({ "resume": run }), 201);
+    let id = resumed["id"].as_str().expect("an id");
+    let toml = console.get(&format!("/runs/{run}/plan"))["toml"].clone();
+    assert_eq!(console.get(&format!("/jobs/{id}/plan"))["toml"], toml);
+    console.answered("POST", &format!("/jobs/{id}/stop"), &Value::Null, 202);
+    console.until(id, &["interrupted"]);
+}
+
+#[test]
+fn ready_plans_say_how_long_they_take_as_their_check_does() {
+    let world = World::new();
+    let console = Console::start(&world);
+    let plans = console.get("/plans");
+    let plans = plans.as_array().expect("plans");
+    assert!(plans.len() > 10, "{}", plans.len());
+    for plan in plans {
+        let checked = console.answered("POST", "/plans/check", &json!({ "toml": plan["toml"] }), 200);
+        // Where a program that the plan needs is missing, there is no check to compare with.
+        if checked["valid"] == true {
+            assert_eq!(plan["cost_s"], checked["cost_s"], "{}", plan["name"]);
+            assert_eq!(plan["cost_words"], checked["cost_words"], "{}", plan["name"]);
+        }
+        assert!(plan["cost_words"].as_str().is_some_and(|words| words.contains("trial")), "{plan}");
+        assert_eq!(plan["cost_s"].is_null(), plan["cost_short"].is_null(), "{plan}");
+    }
+    let known = plans.iter().filter(|plan| plan["cost_s"].is_number()).count();
+    assert!(2 * known > plans.len(), "{known} of {}", plans.len());
+}
+
+#[test]
+fn run_that_is_stopped_while_it_starts_leaves_no_lab() {
+    need_root!();
+    let _beside = beside_others();
+    let world = World::new();
+    let console = Console::start(&world);
+    let name = unique_name("it");
+    let text = format!("name = '{name}'\n[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\n");
+    let file = world.write("lab.toml", text);
+    let plan = format!(
+        "lab = '{}'\n{}[place]\nserver = 'a'\nclients = 'b'\n",
+        file.display(),
+        plan("started", "30s")
+    );
+    // Before its signal handler is there, while the lab is made, and while the first trial begins.
+    for delay_ms in [0, 10, 50, 200, 800] {
+        let job = console.run(&plan);
+        console.until(&job, &["running"]);
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        console.answered("POST", &format!("/jobs/{job}/stop"), &Value::Null, 202);
+        let stopped = console.until(&job, &["interrupted", "failed", "ended"]);
+        assert_eq!(stopped["state"], "interrupted", "after {delay_ms} ms: {stopped}");
+        wait_until("the lab's end", PATIENCE, || LabHosts::of(&name).namespaces().is_empty());
+    }
+    console.end(Signal::SIGINT).code(0);
 }

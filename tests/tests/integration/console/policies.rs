@@ -121,6 +121,18 @@ fn policy_is_applied_to_a_running_program_replaced_and_ended() {
     console.answered("POST", "/qos/apply", &replaced("40Mbit/s"), 201);
     scene.wait_for_limit(40.0);
     assert_eq!(console.get("/qos")["policies"].as_array().map(Vec::len), Some(1));
+    // Two tabs that show the same policy: the later one does not replace what the earlier one has applied.
+    let shown = console.get("/qos")["policies"][0]["pid"].clone();
+    let over = |ceiling: &str| {
+        let mut body = replaced(ceiling);
+        body["replaces"] = shown.clone();
+        body
+    };
+    console.answered("POST", "/qos/apply", &over("50Mbit/s"), 201);
+    scene.wait_for_limit(50.0);
+    let later = console.answered("POST", "/qos/apply", &over("60Mbit/s"), 409);
+    assert!(later["error"]["message"].as_str().is_some_and(|text| text.contains("meanwhile")), "{later}");
+    scene.wait_for_limit(50.0);
     console.answered("POST", "/qos/clear", &json!({ "interface": "eth1" }), 404);
     console.answered("POST", "/qos/clear", &json!({ "interface": "eth0" }), 200);
     scene.wait_for_no_limit();

@@ -50,6 +50,11 @@ fn settings_are_set_for_a_time_and_undone() {
     let console = Inside::start(&world, &net);
     assert_eq!(value(&net, "tcp_sack"), "1");
     console.answered("POST", "/settings/set", &json!({ "settings": { "tcp_sack": 7 }, "for_s": 60 }), 422);
+    // No command can get a zero byte.
+    for wrong in [json!({ "tcp_sack": "0\0" }), json!({ "tcp_\0sack": "0" }), json!({ "tcp_sack": "0\n1" })] {
+        let asked = json!({ "settings": wrong, "for_s": 60 });
+        console.answered("POST", "/settings/set", &asked, 422);
+    }
     let applied = set(&console, json!({ "tcp_sack": "0" }), 600);
     assert_eq!(value(&net, "tcp_sack"), "0");
     assert_eq!((&applied["state"], &applied["changes"][0]["before"]), (&json!("applied"), &json!("1")));

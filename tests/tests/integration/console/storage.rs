@@ -28,6 +28,7 @@ fn full_disk_ends_a_run_with_its_reason_and_loses_no_finished_trial() {
     let path = format!("/api/v1/jobs/{job}/events");
     let mut page = http_request(console.address, "GET", &path, &[("Authorization", bearer.as_str())], "");
     page.events(|name, _| name == "trial");
+    let waiting = console.run(PLAN);
     let ballast = disk.fill();
     let failed = console.until(&job, &["failed"]);
     let message = failed["message"].as_str().unwrap_or_default();
@@ -44,7 +45,14 @@ fn full_disk_ends_a_run_with_its_reason_and_loses_no_finished_trial() {
     assert!(message.contains("no space left") && message.contains("free some space"), "{message}");
     console.answered("PATCH", &run, &json!({ "tags": ["x"], "note": "" }), 507);
     let jobs = console.get("/jobs").as_array().map(Vec::len);
-    assert_eq!(jobs, Some(1));
+    assert_eq!(jobs, Some(2));
+    // What begins while it is full stores no run, and its plan is kept.
+    let waiting = console.until(&waiting, &["failed", "ended"]);
+    assert_eq!((&waiting["state"], &waiting["run"]), (&json!("failed"), &Value::Null), "{waiting}");
+    let message = waiting["message"].as_str().unwrap_or_default();
+    assert!(message.contains("no space left") && message.contains("free some space"), "{message}");
+    let plan = format!("/jobs/{}/plan", waiting["id"].as_str().expect("an id"));
+    assert_eq!(console.get(&plan)["toml"], PLAN);
 
     fs::remove_file(ballast).expect("the ballast");
     assert_eq!(console.get(&run)["trials"].as_array().map(Vec::len), stored);

@@ -157,6 +157,11 @@ export const en = {
     continueRun: 'Continue',
     continueHelp: 'Measure what is left of the plan. Finished trials are kept.',
     limitedBy: (resource: string, certainty: string) => `Limited by ${resource} (${certainty}).`,
+    cpuUsers: [
+      { name: 'other_cpu_percent', used: (percent: string) => `other programs used ${percent} % of a core` },
+      { name: 'steal_percent', used: (percent: string) => `the hypervisor took ${percent} % of a core` },
+    ],
+    ofWhich: (users: string[]) => `, of which ${users.join(' and ')}`,
     limitUnknown: 'What limits it is not known.',
     certainty: {
       confirmed: 'confirmed by a counter',

@@ -155,6 +155,11 @@ export const ja: Dictionary = {
     continueRun: '続きを測る',
     continueHelp: 'プランの残りを測定します。終わった試行はそのまま残ります。',
     limitedBy: (resource, certainty) => `限界の原因: ${resource}（${certainty}）`,
+    cpuUsers: [
+      { name: 'other_cpu_percent', used: (percent) => `他のプログラムが 1 コアの ${percent} %` },
+      { name: 'steal_percent', used: (percent) => `ハイパーバイザーが 1 コアの ${percent} %` },
+    ],
+    ofWhich: (users) => `（うち${users.join('、')} を使用）`,
     limitUnknown: '限界の原因は分かっていません。',
     certainty: { confirmed: 'カウンターで確認済み', predicted: '予測', unknown: '不明' },
     doubts: '注意点',

@@ -45,7 +45,7 @@ export function Outcome(props: { job: Job; model: LiveModel }) {
           </a>
         )}
         {job.run && isBrokenOff(job, model) && <Continue run={job.run} />}
-        {job.run && (job.state === 'failed' || !isShown) && <ChangeAndRun run={job.run} isFirst={!isShown} />}
+        {(job.state === 'failed' || !isShown) && <ChangeAndRun job={job} isFirst={!isShown} />}
         {job.run && (job.state !== 'failed' || isShown) && <RunAgain run={job.run} />}
       </p>
     </section>
@@ -69,11 +69,16 @@ export function RunAgain(props: { run: string }) {
   return <StartJob title={t.live.runAgain} ask={ask} />;
 }
 
-/** The stored plan in the form, to correct it. */
-function ChangeAndRun(props: { run: string; isFirst: boolean }) {
+/** Where what a job was asked for can be corrected. It needs no stored run. */
+export function correctionOf(job: Pick<Job, 'id' | 'kind'>): string {
+  return `/${job.kind === 'tune' ? 'tune' : 'new'}?job=${encodeURIComponent(job.id)}`;
+}
+
+/** The plan of a job in the form, to correct it. */
+export function ChangeAndRun(props: { job: Job; isFirst: boolean }) {
   const t = useWords();
   return (
-    <a class={`button ${props.isFirst ? 'primary' : ''}`} href={`/new?run=${encodeURIComponent(props.run)}`}>
+    <a class={`button ${props.isFirst ? 'primary' : ''}`} href={correctionOf(props.job)}>
       {t.run.edit}
     </a>
   );
@@ -116,7 +121,7 @@ function VariantAnswer(props: { variant: EndedVariant; model: LiveModel }) {
     <div class="variant-answer">
       {variant.name !== 'default' && <h3>{variant.name}</h3>}
       <p class="answer">{account?.headline ?? <CapacityWords variant={variant} />}</p>
-      <LimitWords limit={account?.limit ?? variant.limit} t={t.live} />
+      <LimitWords limit={variant.limit ?? account?.limit ?? null} t={t.live} />
     </div>
   );
 }
@@ -132,8 +137,20 @@ function CapacityWords({ variant }: { variant: EndedVariant }) {
 
 interface LimitText {
   limitedBy: (resource: string, certainty: string) => string;
+  cpuUsers: { name: string; used: (percent: string) => string }[];
+  ofWhich: (users: string[]) => string;
   limitUnknown: string;
   certainty: Record<string, string>;
+}
+
+/** Of a limit by the CPU: who else used a notable part of it. Pure, so that it can be tested. */
+export function cpuUsers(limit: Limit, t: Pick<LimitText, 'cpuUsers' | 'ofWhich'>): string {
+  if (limit.resource !== 'cpu') return '';
+  const users = t.cpuUsers.flatMap(({ name, used }) => {
+    const piece = limit.evidence.find((one) => one.values?.[name] !== undefined);
+    return piece ? [used(number(piece.values?.[name]))] : [];
+  });
+  return users.length > 0 ? t.ofWhich(users) : '';
 }
 
 function LimitWords(props: { limit: Limit | null; t: LimitText }) {
@@ -144,7 +161,10 @@ function LimitWords(props: { limit: Limit | null; t: LimitText }) {
     <>
       <p>
         {isKnown
-          ? t.limitedBy(limit.resource.replaceAll('_', ' '), t.certainty[limit.certainty] ?? limit.certainty)
+          ? t.limitedBy(
+              `${limit.resource.replaceAll('_', ' ')}${cpuUsers(limit, t)}`,
+              t.certainty[limit.certainty] ?? limit.certainty,
+            )
           : t.limitUnknown}
       </p>
       {limit.evidence.length > 0 && (

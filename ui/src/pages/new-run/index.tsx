@@ -46,13 +46,15 @@ function Editor({ workloads }: { workloads: Workload[] }) {
   const [shown, setShown] = useState<{ field: string } | null>(null);
   const workload = workloads.find((one) => one.name === draft.plan.workload) ?? null;
   const corrections = useCorrections(draft, workload, t);
-  const load = useAction(async (run: string) => {
-    const { toml } = await get<{ toml: string }>(`/runs/${encodeURIComponent(run)}/plan`);
+  const load = useAction(async (of: 'runs' | 'jobs', id: string) => {
+    const { toml } = await get<{ toml: string }>(`/${of}/${encodeURIComponent(id)}/plan`);
     origins.begin(toml, { kind: 'other' });
   });
   useEffect(() => {
-    const run = new URLSearchParams(location.search).get('run');
-    if (run) load.run(run);
+    const query = new URLSearchParams(location.search);
+    const [run, job] = [query.get('run'), query.get('job')];
+    if (run) load.run('runs', run);
+    else if (job) load.run('jobs', job);
   }, []);
   useEffect(() => {
     if (shown) showControl(shown.field);

@@ -20,16 +20,16 @@ export function paragraphs(text: string): string {
 export function planOptions(
   plans: readonly ReadyPlan[],
   workloads: readonly Pick<Workload, 'name'>[],
-  needsRoot: string,
+  words: { needsRoot: string; about: (time: string) => string; costUnknown: string },
 ): Option[] {
   const place = (plan: ReadyPlan) => workloads.findIndex((one) => one.name === plan.workload);
   return [...plans]
     .sort((a, b) => place(a) - place(b))
-    .map((one) => ({
-      value: one.name,
-      text: `${one.title || one.name}${one.needs_root ? ` (${needsRoot})` : ''}`,
-      group: one.workload,
-    }));
+    .map((one) => {
+      const time = one.cost_short === null ? words.costUnknown : words.about(one.cost_short);
+      const facts = one.needs_root ? `${time}, ${words.needsRoot}` : time;
+      return { value: one.name, text: `${one.title || one.name} (${facts})`, group: one.workload };
+    });
 }
 
 interface Props {
@@ -72,7 +72,7 @@ export function StartFrom({ origins, workloads, workload }: Props) {
     origins.begin(text, { kind: 'other' });
   };
   const none = { value: '', text: t.newRun.nothing };
-  const options = planOptions(plans.data ?? [], workloads, t.newRun.needsRoot);
+  const options = planOptions(plans.data ?? [], workloads, t.newRun);
   return (
     <section class="start-from">
       <div class="columns">

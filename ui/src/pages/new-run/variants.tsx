@@ -7,6 +7,9 @@ import { TextField } from '../../parts/field.tsx';
 import type { Json, JsonObject } from '../../server/types.ts';
 import { SettingControl } from './setting.tsx';
 
+/** Cards of more variants would make the page slow; the text has all. */
+export const CARDS_MAX = 50;
+
 interface Props {
   plan: JsonObject;
   setPlan: (plan: JsonObject) => void;
@@ -24,7 +27,7 @@ export function Variants({ plan, setPlan, fields, errorsOf }: Props) {
     <section>
       <h2>{t.newRun.variants}</h2>
       <p class="soft">{t.newRun.variantsHelp}</p>
-      {variants.map((variant, at) => (
+      {variants.slice(0, CARDS_MAX).map((variant, at) => (
         <VariantCard
           key={at}
           variant={variant}
@@ -36,8 +39,10 @@ export function Variants({ plan, setPlan, fields, errorsOf }: Props) {
           remove={() => set(variants.filter((_, index) => index !== at))}
         />
       ))}
+      {variants.length > CARDS_MAX && <p>{t.newRun.moreVariants(variants.length - CARDS_MAX)}</p>}
       <button
         type="button"
+        disabled={variants.length >= CARDS_MAX}
         onClick={() => set([...variants, { name: nextVariantName(plan, t.newRun.variantWord) }])}
       >
         {t.newRun.addVariant}

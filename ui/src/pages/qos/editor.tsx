@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
 import { quantity } from '../../lib/format.ts';
-import { keep, stored } from '../../lib/theme.ts';
+import { keepDraft, storedDraft } from '../../lib/theme.ts';
 import { AreaField } from '../../parts/field.tsx';
 import { Badge, Problem } from '../../parts/states.tsx';
 import { type ApiError, post } from '../../server/api.ts';
@@ -50,22 +50,27 @@ function useVerdict(toml: string): Judged | null {
 
 export function PolicyEditor({ inForce, onApply }: { inForce: QosRecord[]; onApply: () => void }) {
   const t = useWords();
-  const [toml, setToml] = useState(stored(KEY) ?? '');
+  const [toml, setToml] = useState(storedDraft(KEY) ?? '');
   const [isApplied, setIsApplied] = useState(false);
   const judged = useVerdict(toml);
   // A verdict of an older text says nothing of this one.
   const isCurrent = judged !== null && judged.toml === toml;
   const check = isCurrent ? judged.check : null;
   const isMissed = check?.classes.some((one) => MISSED.includes(one.verdict)) ?? false;
-  const replaces = inForce.some((one) => one.status.interface === check?.bottleneck.interface);
+  const before = inForce.find((one) => one.status.interface === check?.bottleneck.interface);
+  const replaces = before !== undefined;
   const apply = useAction(async () => {
-    await post('/qos/apply', { toml, for_s: null, replace: replaces });
-    setIsApplied(true);
-    onApply();
+    try {
+      // Only the policy that is shown here: another person may have put one in force meanwhile.
+      await post('/qos/apply', { toml, for_s: null, replace: replaces, replaces: before?.pid ?? null });
+      setIsApplied(true);
+    } finally {
+      onApply();
+    }
   });
   const edit = (text: string) => {
     setIsApplied(false);
-    keep(KEY, text);
+    keepDraft(KEY, text);
     setToml(text);
   };
   // What a person has written is not replaced without a question.

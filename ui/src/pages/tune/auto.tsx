@@ -1,15 +1,15 @@
 // Trials that decide whether a setting helps a workload.
 
-import { useId, useState } from 'preact/hooks';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
 
 import { type Dictionary, useWords } from '../../i18n/index.ts';
 import { nearest } from '../../lib/near.ts';
 import { navigate } from '../../lib/router.ts';
 import { AreaField, SelectField, TextField } from '../../parts/field.tsx';
 import { Loaded, Problem } from '../../parts/states.tsx';
-import { ApiError, post } from '../../server/api.ts';
+import { ApiError, get, post } from '../../server/api.ts';
 import { useAction, useResource } from '../../server/resource.ts';
-import type { Job, ReadyPlan, Setting, Workload } from '../../server/types.ts';
+import type { Job, JobPlan, ReadyPlan, Setting, Workload } from '../../server/types.ts';
 import { paragraphs, planOptions } from '../new-run/start-from.tsx';
 import { type CandidateProblem, candidateProblems, settingOf, shortName } from './values.ts';
 
@@ -33,6 +33,16 @@ export function variantsOf(toml: string): number {
   return toml.split('\n').filter((line) => /^\s*\[\[\s*variant\s*\]\]/.test(line)).length || 1;
 }
 
+/** The choice of a plan that is no ready one: no file has this name. */
+const OTHER = '/';
+
+interface TunedPlan {
+  title: string;
+  workload: string;
+  toml: string;
+  about?: string;
+}
+
 interface FormProps {
   plans: ReadyPlan[];
   isRoot: boolean;
@@ -46,19 +56,39 @@ function Form({ plans, isRoot, settings }: FormProps) {
   const [name, setName] = useState('');
   const [candidates, setCandidates] = useState('');
   const [metric, setMetric] = useState('');
-  const plan = plans.find((one) => one.name === name);
+  const [blocks, setBlocks] = useState<number | null>(null);
+  /** The plan of an earlier job, if it is no ready one. */
+  const [other, setOther] = useState<TunedPlan | null>(null);
+  const form = useRef<HTMLFormElement>(null);
+  const plan: TunedPlan | null | undefined = name === OTHER ? other : plans.find((one) => one.name === name);
+  const load = useAction(async (id: string) => {
+    const path = `/jobs/${encodeURIComponent(id)}`;
+    const [job, asked] = await Promise.all([get<Job>(path), get<JobPlan>(`${path}/plan`)]);
+    const ready = plans.find((one) => one.toml === asked.toml);
+    setOther(ready ? null : { title: job.name, workload: job.workload, toml: asked.toml });
+    setName(ready?.name ?? OTHER);
+    setCandidates((asked.tune?.settings ?? []).join('\n'));
+    setMetric(asked.tune?.metric ?? '');
+    setBlocks(asked.tune?.blocks ?? null);
+    form.current?.scrollIntoView();
+  });
+  useEffect(() => {
+    const job = new URLSearchParams(location.search).get('job');
+    if (job) load.run(job);
+  }, []);
   const start = useAction(async () => {
     if (!plan) throw new ApiError(422, t.newRun.choose);
     const settings = candidates
       .split('\n')
       .map((line) => line.trim())
       .filter(Boolean);
-    const tune = { toml: plan.toml, settings, metric: metric.trim() || null, blocks: null };
+    const tune = { toml: plan.toml, settings, metric: metric.trim() || null, blocks };
     const job = await post<Job>('/jobs', { tune, name: null, tags: [] });
     navigate(`/live/${job.id}`);
   });
   const judges = plans.filter((one) => JUDGES.includes(one.workload) && variantsOf(one.toml) === 1);
-  const options = planOptions(judges, workloads.data ?? [], t.newRun.needsRoot);
+  const own = other ? [{ value: OTHER, text: other.title }] : [];
+  const options = planOptions(judges, workloads.data ?? [], t.newRun);
   const metrics = workloads.data?.find((one) => one.name === plan?.workload)?.metrics ?? [];
   const unknown = metric.trim() !== '' && !metrics.some((one) => one.name === metric.trim());
   const near = nearest(
@@ -75,15 +105,17 @@ function Form({ plans, isRoot, settings }: FormProps) {
   return (
     <form
       class="auto"
+      ref={form}
       onSubmit={(event) => {
         event.preventDefault();
         start.run();
       }}
     >
+      <Problem error={load.error} />
       <SelectField
         label={t.tune.autoPlan}
         value={name}
-        options={[{ value: '', text: t.newRun.choose }, ...options]}
+        options={[{ value: '', text: t.newRun.choose }, ...own, ...options]}
         onValue={setName}
         help={t.tune.autoPlanHelp}
       />

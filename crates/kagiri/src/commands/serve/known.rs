@@ -6,9 +6,9 @@ use std::path::Path;
 use base::outcome::Run;
 use base::part::HERE;
 use base::plan::Plan;
-use run::engine;
+use run::engine::{self, ConfiguredVariant};
 use run::registry::BUILT_IN;
-use web::{CheckedPlan, Commands, PlanProblem, Targets, TuneOptions};
+use web::{CheckedPlan, Commands, PlanLength, PlanProblem, Targets, TuneOptions};
 
 use crate::commands::run::with_absolute_paths;
 use crate::commands::tune::auto;
@@ -34,12 +34,12 @@ impl KnownCommands {
 
 impl Commands for KnownCommands {
     fn check_plan(&self, text: &str, folder: &Path) -> Result<CheckedPlan, PlanProblem> {
-        let plan = BUILT_IN.read_plan(text).map_err(|error| PlanProblem {
-            message: error.without_line(),
-            field: error.key.clone(),
-            line: error.line,
-        })?;
-        self.checked(&with_absolute_paths(plan, folder).map_err(of_plan)?)
+        self.checked(&with_absolute_paths(read(text)?, folder).map_err(of_plan)?)
+    }
+
+    fn plan_length(&self, text: &str) -> Result<PlanLength, PlanProblem> {
+        let plan = read(text)?;
+        Ok(length(&plan, &configured(&plan)?))
     }
 
     fn check_stored(&self, run: &Run) -> Result<CheckedPlan, PlanProblem> {
@@ -80,20 +80,37 @@ impl KnownCommands {
         // Where only this machine measures, nothing listens for agents.
         let hosts = if targets.uses_fleet() { self.hosts.clone() } else { HostArgs::default() };
         check_plan(plan, &hosts, Places::Plan).map_err(of_plan)?;
-        let workload = BUILT_IN.workload(&plan.workload).map_err(of_plan)?;
-        let variants = engine::configure(plan, workload).map_err(|error| of_plan(error.message))?;
-        let estimate = Estimate::of_plan(plan, &variants);
-        let bound = estimate.upper_bound();
+        let variants = configured(plan)?;
         let changes = |variant: &base::plan::Variant| variant.qos.is_some() || variant.tune.is_some();
         Ok(CheckedPlan {
-            cost_s: bound.s(),
-            cost_words: length_words(&bound, estimate.is_search()),
+            length: length(plan, &variants),
             needs_root: plan.lab.is_some() || plan.variants.iter().any(changes),
             targets,
             name: plan.name.clone(),
             workload: plan.workload.clone(),
         })
     }
+}
+
+/// Errors: the text is no plan; with its key and line.
+fn read(text: &str) -> Result<Plan, PlanProblem> {
+    BUILT_IN.read_plan(text).map_err(|error| PlanProblem {
+        message: error.without_line(),
+        field: error.key.clone(),
+        line: error.line,
+    })
+}
+
+/// The variants of a plan, as they would be measured.
+fn configured(plan: &Plan) -> Result<Vec<ConfiguredVariant<'_>>, PlanProblem> {
+    let workload = BUILT_IN.workload(&plan.workload).map_err(of_plan)?;
+    engine::configure(plan, workload).map_err(|error| of_plan(error.message))
+}
+
+fn length(plan: &Plan, variants: &[ConfiguredVariant<'_>]) -> PlanLength {
+    let estimate = Estimate::of_plan(plan, variants);
+    let bound = estimate.upper_bound();
+    PlanLength { s: bound.s(), words: length_words(&bound, estimate.is_search()) }
 }
 
 /// A problem of the whole plan.
@@ -142,8 +159,8 @@ mod tests {
     #[test]
     fn plan_has_its_cost_and_hosts() {
         let plan = check("workload = 'transfer'\nrepeats = 2\n[transfer]\ntime = '1s'\n").unwrap();
-        assert!(plan.cost_s.is_some_and(|s| s > 2.0 && s < 60.0), "{plan:?}");
-        assert!(plan.cost_words.contains("trial") && !plan.needs_root, "{plan:?}");
+        assert!(plan.length.s.is_some_and(|s| s > 2.0 && s < 60.0), "{plan:?}");
+        assert!(plan.length.words.contains("trial") && !plan.needs_root, "{plan:?}");
         assert_eq!(plan.targets, Targets { is_here: true, ..Targets::default() });
         let placed = "workload = 'transfer'\n[place]\nserver = 'nas'\nclients = 'pc-[1-2]'\n";
         let plan = check(placed).unwrap();
@@ -174,6 +191,32 @@ mod tests {
         assert!(known().check_stored(&stored).unwrap().needs_root);
         stored.plan["lab"] = 7.into();
         assert!(known().check_stored(&stored).unwrap_err().message.contains("cannot be read"));
+    }
+
+    #[test]
+    fn list_of_ready_plans_has_the_time_of_each() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans"));
+        let list = std::fs::read_to_string(folder.join("README.md")).unwrap();
+        let mut listed = Vec::new();
+        for row in list.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let names: Vec<&str> = cells[0].split(", ").map(|name| name.trim_matches('`')).collect();
+            let times: Vec<&str> = cells[2].split(", ").collect();
+            assert_eq!(names.len(), times.len(), "{row}");
+            for (name, time) in names.into_iter().zip(times) {
+                let text = std::fs::read_to_string(folder.join(format!("{name}.toml"))).unwrap();
+                let length = known().plan_length(&text).unwrap();
+                let expected = length.s.map_or("unknown".to_owned(), base::format::duration_rounded_up);
+                assert_eq!(time, expected, "{name}");
+                listed.push(format!("{name}.toml"));
+            }
+        }
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
+        let plans = files.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".toml"));
+        let mut plans: Vec<String> = plans.collect();
+        plans.sort();
+        listed.sort();
+        assert_eq!(listed, plans);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A run that broke off on a console's host is continued there.
 
-use kagiri_tests::{Console, Ended, World, beside_others, wait_until};
+use kagiri_tests::{Console, Ended, LabHosts, World, beside_others, need_root, unique_name, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -11,6 +11,9 @@ use super::{PATIENCE, ask, jobs, start, url, write_plan};
 const PLAN: &str = "workload = 'transfer'\nrepeats = 2\nname = 'slow and fast'\n[transfer]\ntime = '1s'\n\
                     rate = '20Mbit/s'\n[[variant]]\nname = 'one'\n[[variant]]\nname = 'four'\n\
                     transfer.flows = 4\n";
+
+/// Network namespaces of a lab of two hosts: these, and one for its switches.
+const IN_LAB: usize = 3;
 
 fn stored(world: &World, id: &str) -> Value {
     world.run(&["runs", "show", id, "--json"]).code(0).json()
@@ -33,12 +36,16 @@ fn newest_job(console: &Console) -> (String, String) {
     (text("id"), text("run"))
 }
 
-/// Kills the process of a job.
-fn kill_job(world: &World, job: &str) {
+/// The process of a job that runs.
+fn process_of(world: &World, job: &str) -> i32 {
     let file = world.data().join("console/jobs").join(job).join("job.json");
     let job: Value = serde_json::from_slice(&std::fs::read(file).expect("the job")).expect("JSON");
-    let pid = job["process"]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("a process");
-    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+    job["process"]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).expect("a process")
+}
+
+/// Kills the process of a job.
+fn kill_job(world: &World, job: &str) {
+    kill(Pid::from_raw(process_of(world, job)), Signal::SIGKILL).expect("it runs");
 }
 
 fn lines(away: &World, file: &str) -> Vec<Value> {
@@ -160,4 +167,60 @@ fn resumed_run_waits_in_the_queue_and_can_be_stopped_and_go_on_again() {
     assert_eq!(&trials(&run)[..kept.len()], &kept[..]);
     wait_until("nothing runs", PATIENCE, || jobs(&console).iter().all(|job| job["ended"].is_string()));
     assert_eq!(console.get("/runs")["runs"].as_array().map(Vec::len), Some(2), "no run was begun anew");
+}
+
+#[test]
+fn run_in_a_lab_goes_on_after_its_console_and_its_process_were_killed() {
+    need_root!();
+    let _beside = beside_others();
+    let (world, away) = (World::new(), World::new());
+    let console = Console::start(&world);
+    let address = console.address.to_string();
+    let name = unique_name("it");
+    let lab = LabHosts::of(&name);
+    // A file of the console's host.
+    let text =
+        format!("name = '{name}'\n[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\nrate = '100Mbit/s'\n");
+    let file = world.write("lab.toml", &text);
+    let head = format!("lab = '{}'\n", file.display());
+    let plan = PLAN.replace("[transfer]", "[place]\nserver = 'a'\nclients = 'b'\n[transfer]");
+    away.write("plan.toml", head + &plan);
+    let mut first = start(&away, &console, &["run", "plan.toml"]);
+    first.wait_for("repetition 2", PATIENCE);
+    let (job, id) = newest_job(&console);
+    assert_eq!(lab.namespaces().len(), IN_LAB, "{:?}", lab.namespaces());
+
+    // The run does not need its console, and the next console follows it.
+    console.end(Signal::SIGKILL);
+    first.wait_for("trying again", PATIENCE);
+    assert_eq!(lab.namespaces().len(), IN_LAB, "the lab belongs to the run");
+    let console = Console::of(world.start(&["serve", "--listen", &address]));
+    first.wait_for("reached console", PATIENCE);
+    kill_job(&world, &job);
+    first.end(PATIENCE).fails(1, &["ended before the run did", &format!("run --resume {id}")]);
+    wait_until("the lab's end", PATIENCE, || lab.namespaces().is_empty());
+    let before = stored(&world, &id);
+    let kept = trials(&before);
+    assert!(before["state"] == "interrupted" && kept.len() >= 2, "{before}");
+
+    // Another lab would make other trials.
+    std::fs::write(&file, text.replace("100Mbit/s", "50Mbit/s")).expect("the lab's file");
+    resume(&away, &console, &id).fails(2, &["the plan's lab has changed", "restore it", &url(&console)]);
+    std::fs::write(&file, text).expect("the lab's file");
+    let mut second = start(&away, &console, &["run", "--resume", &id, "--json"]);
+    second.wait_for("measuring", PATIENCE);
+    assert_eq!(lab.namespaces().len(), IN_LAB, "{:?}", lab.namespaces());
+    let process = process_of(&world, &newest_job(&console).0);
+    let run = second.end(PATIENCE).code(0).json();
+    assert_eq!((&run["run"], &run["state"]), (&json!(id), &json!("complete")), "{}", run["failure"]);
+    let all = trials(&run);
+    assert_eq!(&all[..kept.len()], &kept[..], "finished trials are kept");
+    assert!(all.len() >= 4, "{all:?}");
+    assert_eq!(run["environment"]["resumed"][0]["trials_before"], kept.len());
+    let doubts = run["doubts"].to_string();
+    assert!(!doubts.contains("another environment"), "{doubts}");
+    wait_until("the lab's end", PATIENCE, || lab.namespaces().is_empty());
+    assert_eq!(console.get("/runs")["runs"].as_array().map(Vec::len), Some(1), "no run was begun anew");
+    console.end(Signal::SIGINT).code(0);
+    world.assert_nothing_left(process.unsigned_abs());
 }
