@@ -288,8 +288,10 @@ fn cut(text: &str, columns: usize) -> String {
         return text.to_owned();
     }
     let start: String = text.chars().take(columns.saturating_sub(1)).collect();
-    let whole = start.rsplit_once(' ').map_or(start.as_str(), |(whole, _)| whole);
-    format!("{} …", whole.trim_end_matches([' ', '[', ',', ':']))
+    match start.rsplit_once(' ') {
+        Some((whole, _)) => format!("{} …", whole.trim_end_matches([' ', '[', ',', ':'])),
+        None => "…".to_owned(),
+    }
 }
 
 const TARGET: [(&str, &str); 3] =
@@ -382,7 +384,7 @@ mod tests {
         assert_eq!(cut(words, 80), words);
         assert_eq!(cut(words, 50), "about 30 s left: measuring 100 sources [builder …");
         assert_eq!(cut(words, 44), "about 30 s left: measuring 100 sources …");
-        assert!((0..60).all(|columns| cut(words, columns).chars().count() <= columns.max(2)));
+        assert!((0..60).all(|columns| cut(words, columns).chars().count() <= columns.max(1)));
     }
 
     #[test]
