@@ -74,7 +74,7 @@ impl DaqDoubt {
             ),
             Self::CpusShared => (
                 "builder and sources shared the CPUs of one machine".to_owned(),
-                "place sources on other hosts with --place sources=... before you quote a rate",
+                "place sources on other machines (--place) before you quote a rate",
             ),
             Self::CountsDisagree { more } => (
                 format!("{more} received fragments were not counted by any source"),

@@ -99,6 +99,7 @@ fn missed(settings: &DaqSettings, reports: &TrialReports) -> Vec<String> {
         && p99_ns > most.ns()
     {
         let took = quantity(Some(p99_ns as f64 / 1e9), "s");
+        let most = quantity(Some(most.s()), "s");
         reasons.push(format!("99 % of the events took up to {took}, more than {most}"));
     }
     let dead = (events.offered > 0).then(|| 100.0 * events.vetoed as f64 / events.offered as f64);
@@ -235,7 +236,7 @@ mod tests {
                 r#"{"objective": {"completion_p99_max": "5ms"}}"#,
                 &all,
                 Verdict::Fail,
-                "up to 10 ms, more than 5ms",
+                "up to 10 ms, more than 5 ms",
             ),
             (r#"{"objective": {"completion_p99_max": "20ms"}}"#, &all, Verdict::Pass, ""),
             ("{}", &reports(0, 0), Verdict::Fail, "no trigger was due"),

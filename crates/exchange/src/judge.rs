@@ -112,6 +112,7 @@ fn missed(
         && p99_ns > most.ns()
     {
         let took = quantity(Some(p99_ns as f64 / 1e9), "s");
+        let most = quantity(Some(most.s()), "s");
         missed.push(format!("{of}99 % of the replies took up to {took}, more than {most}"));
     }
     let errors_percent = 100.0 * report.errors as f64 / report.due() as f64;
@@ -246,7 +247,7 @@ mod tests {
             (json!({}), report(200, 0, 0), Verdict::Pass, ""),
             (json!({}), report(200, 2, 0), Verdict::Fail, "2 of 202 messages ended in an error"),
             (json!({"objective": {"errors_percent_max": 1.0}}), report(200, 2, 0), Verdict::Pass, ""),
-            (json!({"objective": {"p99_max": "50ms"}}), report(200, 0, 0), Verdict::Fail, "more than 50ms"),
+            (json!({"objective": {"p99_max": "50ms"}}), report(200, 0, 0), Verdict::Fail, "more than 50 ms"),
         ] {
             let found = judged(settings.clone(), &report);
             assert_eq!(found.verdict, verdict, "{settings}: {:?}", found.reasons);

@@ -85,6 +85,7 @@ fn missed(settings: &FilesSettings, rate_per_s: Option<f64>, totals: &Totals) ->
         && p99_ns > most.ns()
     {
         let took = quantity(Some(p99_ns as f64 / 1e9), "s");
+        let most = quantity(Some(most.s()), "s");
         reasons.push(format!("99 % of the operations took up to {took}, more than {most}"));
     }
     let of_rate = rate_per_s.map(|rate| rate * RATE_KEPT);

@@ -166,10 +166,7 @@ impl Evidences<'_> {
         } else {
             ""
         };
-        Some(format!(
-            ", and were ready without a CPU {} % of the time (schedstat){who}",
-            number(100.0 * share)
-        ))
+        Some(format!(", and waited for a CPU {} % of the time (schedstat){who}", number(100.0 * share)))
     }
 
     fn of_disk(&self) -> Option<Evidence> {
@@ -227,7 +224,7 @@ impl Evidences<'_> {
         let evidence = |(wait, resource, words)| {
             let share = waits.share(wait);
             let statement = format!(
-                "a thread waited {words} {} % of the time, mostly in {} (wchan, {} looks)",
+                "a thread waited {words} {} % of the time, mostly in {} (wchan, {} samples)",
                 number(100.0 * share),
                 waits.most_often(wait)?,
                 waits.looks()

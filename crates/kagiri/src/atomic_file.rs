@@ -41,7 +41,7 @@ fn replace(path: &Path, bytes: &[u8], kept: Option<Permissions>) -> io::Result<(
         .permissions(Permissions::from_mode(NEW_FILE_MODE))
         .tempfile_in(folder)
         // Without the name of the temporary file.
-        .map_err(|error| error.raw_os_error().map_or(error, io::Error::from_raw_os_error))?;
+        .map_err(|error| system_error(&error).map_or(error, io::Error::from_raw_os_error))?;
     beside.write_all(bytes)?;
     if let Some(kept) = kept {
         beside.as_file().set_permissions(kept)?;
@@ -49,9 +49,24 @@ fn replace(path: &Path, bytes: &[u8], kept: Option<Permissions>) -> io::Result<(
     beside.persist(path).map(drop).map_err(|error| error.error)
 }
 
+/// The number of the system's error; where an error with a path has replaced it, as its text has it.
+fn system_error(error: &io::Error) -> Option<i32> {
+    let of_text = || error.to_string().split_once("(os error ")?.1.split_once(')')?.0.parse().ok();
+    error.raw_os_error().or_else(of_text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_name_the_file_and_not_its_temporary_neighbour() {
+        let error = write_atomically(Path::new("/nosuch/x.html"), b"text").unwrap_err();
+        assert_eq!(
+            format!("{error:#}"),
+            "cannot write /nosuch/x.html: No such file or directory (os error 2)"
+        );
+    }
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o7777

@@ -36,11 +36,24 @@ pub fn parse() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut definition()))
 }
 
+/// Whether the command line may end with a program and its arguments.
+fn takes_a_command() -> bool {
+    const WITH_COMMANDS: [[&str; 2]; 4] =
+        [["timeline", ""], ["tune", "set"], ["qos", "exec"], ["lab", "exec"]];
+    let words: Vec<String> = std::env::args().skip(1).take(2).collect();
+    let is_word = |at: usize, word: &str| word.is_empty() || words.get(at).is_some_and(|said| said == word);
+    WITH_COMMANDS.iter().any(|[first, second]| is_word(0, first) && is_word(1, second))
+}
+
 /// The error with the flag that help shows, where clap suggests a hidden alias of it; without clap's usage,
 /// in which optional flags seem to be required.
 pub fn with_visible_flag(mut error: clap::Error) -> clap::Error {
     if error.kind() == ErrorKind::UnknownArgument {
         error.remove(ContextKind::Usage);
+        if !takes_a_command() {
+            // How to pass it as a value: no value begins with a dash.
+            error.remove(ContextKind::Suggested);
+        }
     }
     let Some(ContextValue::String(suggested)) = error.get(ContextKind::SuggestedArg) else { return error };
     let (alias, subcommand) =

@@ -7,7 +7,7 @@ use base::format;
 use indicatif::{ProgressBar, ProgressStyle};
 use mpegts::Progress;
 
-use crate::output;
+use crate::{output, stop};
 
 /// How often a line is printed without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -30,7 +30,9 @@ impl FileProgress {
         let bar = (!quiet && terminal).then(|| {
             let style =
                 ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left");
-            ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            stop::bar_begins(&bar);
+            bar
         });
         let next_line = (!quiet && !terminal).then_some(LINE_EVERY);
         Self { bar, next_line, began: Instant::now(), bytes_done: 0 }

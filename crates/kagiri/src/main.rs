@@ -54,8 +54,11 @@ fn main() -> ExitCode {
 /// Prints clap's message: help and version on standard output, everything else as a usage error.
 fn print_usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        // There is nowhere to report that the terminal is gone.
-        let _ = error.print();
+        match error.render().to_string().strip_prefix("error: ") {
+            Some(text) => output::error_line(text),
+            // The help, where a subcommand is missing. There is nowhere to report that the terminal is gone.
+            None => drop(error.print()),
+        }
         return exit::Code::Usage.into();
     }
     match error.print().and_then(|()| std::io::stdout().flush()) {

@@ -23,11 +23,33 @@ use crate::exit::{Code, Failure, Outcome};
 /// One line on standard error, about what is done. If it cannot be written (closed pipe, full disk), the line
 /// is lost and the measurement continues.
 pub fn say(line: &str) {
-    say_styled(&shown(line));
+    say_styled(&fitted(line));
 }
 
 fn say_styled(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Text for standard error: [`shown`], without numbers of errors, and on a terminal in lines that fit it.
+pub fn fitted(text: &str) -> String {
+    let text = shown(&report::text::without_error_numbers(text));
+    match error_columns() {
+        None => text,
+        Some(width) => {
+            let style = Style { colour: false, width, unicode: true };
+            style.fitted(&text).trim_end_matches('\n').to_owned()
+        }
+    }
+}
+
+/// Text for standard output: on a terminal in lines that fit it.
+pub fn on_terminal(text: &str) -> String {
+    if std::io::stdout().is_terminal() { style().fitted(text) } else { text.to_owned() }
+}
+
+/// Columns of the terminal that standard error is; `None`: it is something else, where lines stay whole.
+pub fn error_columns() -> Option<usize> {
+    terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| usize::from(width.0))
 }
 
 /// Text that may come from others, with blanks in place of the control characters that a terminal would obey.
@@ -46,11 +68,12 @@ pub fn say_unless(quiet: bool) -> impl Fn(&str) {
 }
 
 pub fn error_line(text: &str) {
-    let text = shown(text.trim_end());
+    const LEAD: &str = "error:";
+    let text = fitted(&format!("{LEAD} {}", text.trim_end()));
     if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-        say_styled(&format!("\x1b[1;31merror:\x1b[0m {text}"));
+        say_styled(&text.replacen(LEAD, &format!("\x1b[1;31m{LEAD}\x1b[0m"), 1));
     } else {
-        say(&format!("error: {text}"));
+        say_styled(&text);
     }
 }
 
@@ -134,8 +157,8 @@ fn present_written(
     printed.map_err(|failure| match failure {
         Failure::Runtime(error) => {
             let program = program.unwrap_or("kagiri");
-            let again = format!("the run is stored; show it again with '{program} runs show {}'", run.run);
-            Failure::Runtime(error.context(again))
+            let again = format!("the run is stored: show it again with '{program} runs show {}'", run.run);
+            Failure::runtime(format!("{}; {again}", Failure::Runtime(error)))
         }
         other => other,
     })?;
@@ -259,10 +282,10 @@ pub fn report_page(run: &Run) -> String {
 }
 
 fn write(run: &Run, path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let written = write_atomically(path, bytes);
-    Ok(written.with_context(|| {
-        format!("the run is stored; write its report later with 'kagiri report {}'", run.run)
-    })?)
+    write_atomically(path, bytes).map_err(|error| {
+        let later = format!("the run is stored: write its report later with 'kagiri report {}'", run.run);
+        Failure::runtime(format!("{}; {later}", Failure::Runtime(error)))
+    })
 }
 
 #[cfg(test)]

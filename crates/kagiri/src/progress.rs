@@ -18,7 +18,7 @@ use run::search::{Step, TrialResult};
 use crate::estimate::{Estimate, UpperBound};
 use crate::interval_lines::IntervalLines;
 use crate::json_lines::{Clock, RunLines};
-use crate::output;
+use crate::{output, stop};
 
 /// What is shown beside or instead of the bar and the lines on standard error.
 #[derive(Clone, Default)]
@@ -76,10 +76,11 @@ impl Progress {
         let bar = on_terminal.then(|| {
             let bar = ProgressBar::new(100);
             bar.set_style(
-                ProgressStyle::with_template("{elapsed_precise} {bar:24} {msg}")
+                ProgressStyle::with_template("{elapsed_precise} {bar:12} {msg}")
                     .unwrap_or_else(|_| ProgressStyle::default_bar()),
             );
             bar.enable_steady_tick(Duration::from_millis(200));
+            stop::bar_begins(&bar);
             bar
         });
         let (has_variants, is_search) = (estimate.variants() > 1, estimate.is_search());
@@ -99,7 +100,7 @@ impl Progress {
     pub fn line(&self, text: &str) {
         match (&self.bar, self.quiet) {
             (_, true) => {}
-            (Some(bar), _) => bar.println(output::shown(text)),
+            (Some(bar), _) => bar.println(output::fitted(text)),
             (None, _) => output::say(text),
         }
     }
@@ -107,7 +108,7 @@ impl Progress {
     /// A line that the user needs, even with `--quiet`.
     pub fn announce(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.println(output::shown(text)),
+            Some(bar) => bar.println(output::fitted(text)),
             None => output::say(text),
         }
     }
@@ -170,7 +171,9 @@ impl Progress {
             let left = self.left();
             // Locked once: a lock taken twice in one expression waits for itself.
             let now = self.now();
-            output::shown(&format!("{left}: {}{}", now.doing, now.live))
+            let words = output::shown(&format!("{left}: {}{}", now.doing, now.live));
+            output::error_columns()
+                .map_or_else(|| words.clone(), |width| cut(&words, width.saturating_sub(BESIDE)))
         };
         if bar.message() != words {
             bar.set_message(words);
@@ -275,6 +278,22 @@ impl Progress {
     }
 }
 
+/// Columns beside the bar's words: time, bar and spaces, and the `^C` of a terminal. A line that reaches the
+/// edge is not erased if something follows it.
+const BESIDE: usize = "00:00:00 ".len() + 12 + " ".len() + "^C".len() + 1;
+
+/// The first words of a text that fit into so many columns.
+fn cut(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(columns.saturating_sub(1)).collect();
+    match start.rsplit_once(' ') {
+        Some((whole, _)) => format!("{} …", whole.trim_end_matches([' ', '[', ',', ':'])),
+        None => "…".to_owned(),
+    }
+}
+
 const TARGET: [(&str, &str); 3] =
     [("server_cpu_percent", "CPU"), ("disk_bit_per_s", "disk"), ("network_bit_per_s", "network")];
 
@@ -357,6 +376,15 @@ mod tests {
         );
         let both = [("goodput_up_bit_per_s", 941e6), ("goodput_down_bit_per_s", 1.2e9)];
         assert_eq!(live(&both), ", 941 Mbit/s up and 1.2 Gbit/s down now");
+    }
+
+    #[test]
+    fn words_beside_the_bar_are_cut_between_words() {
+        let words = "about 30 s left: measuring 100 sources [builder: CPU 7 %]";
+        assert_eq!(cut(words, 80), words);
+        assert_eq!(cut(words, 50), "about 30 s left: measuring 100 sources [builder …");
+        assert_eq!(cut(words, 44), "about 30 s left: measuring 100 sources …");
+        assert!((0..60).all(|columns| cut(words, columns).chars().count() <= columns.max(1)));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub fn say_how(run: &Run, hosts: &HostArgs, quiet: bool) {
     if let Some(command) = command(run, "kagiri").filter(|_| !quiet) {
         let same =
             if hosts.listen.is_some() || hosts.via.is_some() { " and the same options of hosts" } else { "" };
-        output::say(&format!("its trials are stored; go on with '{command}'{same}"));
+        output::say(&format!("Go on with '{command}'{same}; finished trials are kept"));
     }
 }
 

@@ -17,6 +17,65 @@ pub struct DoubtGroup<'a> {
 /// where it concerns them all. Unknown ceilings of the same variants are one doubt. Where one load was given,
 /// that it was one is no doubt but the plan, and [`crate::words::NOT_SEARCHED`] says it.
 pub fn doubts(run: &Run) -> Vec<DoubtGroup<'_>> {
+    grouped(found(run))
+}
+
+/// Those for a short answer: without what the answer says itself, and without those of a predicted load,
+/// which it does not mention. Those of a kind that several variants have are one doubt, the gravest of them.
+pub fn of_short_answer(run: &Run) -> Vec<DoubtGroup<'_>> {
+    let mut all: Vec<(Vec<&str>, &DoubtNote)> = Vec::new();
+    let mut spread: Vec<usize> = Vec::new();
+    for (names, note) in found(run).into_iter().filter(|(_, note)| !is_beside_answer(&note.doubt)) {
+        let alike = |(known, other): &(Vec<&str>, &DoubtNote)| {
+            !known.is_empty()
+                && !names.is_empty()
+                && !names.iter().any(|name| known.contains(name))
+                && has_degrees(&note.doubt)
+                && other.doubt.is_same_kind(&note.doubt)
+        };
+        match all.iter().position(alike) {
+            Some(at) => {
+                all[at].0.extend(names);
+                if note.doubt.gravity() > all[at].1.doubt.gravity() {
+                    all[at].1 = note;
+                }
+                spread.push(at);
+            }
+            None => all.push((names, note)),
+        }
+    }
+    let spread: Vec<&str> = spread.into_iter().map(|at| all[at].1.message.as_str()).collect();
+    let mut groups = grouped(all);
+    for group in groups.iter_mut().filter(|group| spread.contains(&group.message.as_str())) {
+        let DoubtGroup { about, message, .. } = group;
+        if about.len() == run.variants.len() {
+            about.clear();
+        }
+        if !message.contains(WORST) {
+            *message += &format!(" ({WORST})");
+        }
+    }
+    groups
+}
+
+/// What stands beside a number that is one of several.
+const WORST: &str = "the worst is given";
+
+/// Whether one may stand for others of its kind.
+fn has_degrees(doubt: &Doubt) -> bool {
+    !matches!(doubt, Doubt::OnHost { .. }) && doubt.gravity() > 0.0
+}
+
+fn is_beside_answer(doubt: &Doubt) -> bool {
+    match doubt {
+        Doubt::Interrupted | Doubt::FarPrediction { .. } | Doubt::NotLinear { .. } => true,
+        Doubt::OnHost { doubt, .. } => is_beside_answer(doubt),
+        _ => false,
+    }
+}
+
+/// Every doubt once, with the variants that it concerns.
+fn found(run: &Run) -> Vec<(Vec<&str>, &DoubtNote)> {
     let mut found: Vec<(Vec<&str>, &DoubtNote)> =
         run.doubts.iter().map(|doubt| (Vec::new(), doubt)).collect();
     let general = found.len();
@@ -34,7 +93,7 @@ pub fn doubts(run: &Run) -> Vec<DoubtGroup<'_>> {
             names.clear();
         }
     }
-    grouped(found)
+    found
 }
 
 /// How many doubts concern this variant, those of the whole run included.

@@ -136,16 +136,16 @@ fn figure(run: &Run, sweep: &Sweep, metrics: &[&str]) -> Option<Figure> {
         false => parts,
     };
     let (unit, factor) = unit_of(&metrics[0]);
-    let mut tones = TONES.into_iter();
-    let mut layers = Vec::new();
+    let is_crowded = metrics.len() * sweep.groups.len() > TONES.len();
+    let (mut tones, mut layers) = (TONES.into_iter(), Vec::new());
     for (group, variants) in &sweep.groups {
         for metric in &metrics {
             let points = points(run, variants, metric, factor);
-            if points.is_empty() {
-                continue;
-            }
+            // A group without points keeps its tone: others have the same one as in other figures.
+            let tone = if is_crowded && points.is_empty() { None } else { tones.next() };
+            let (false, tone) = (points.is_empty(), tone) else { continue };
             // More lines than tones could not be distinguished.
-            let tone = tones.next()?;
+            let tone = tone?;
             let name = match (group.is_empty(), metrics.len()) {
                 (true, 1) => String::new(),
                 (true, _) => metric_words(metric),

@@ -4,16 +4,21 @@ use base::format::count;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// The text with no line break between a number and its unit (no-break space, U+00A0).
+/// A space at which no line is broken.
+pub const NO_BREAK: char = '\u{a0}';
+
+/// The text with no line break between a number and its unit ([`NO_BREAK`]).
 pub fn unbroken(text: &str) -> String {
-    const UNITS: [&str; 14] =
-        ["%", "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "B", "kB", "MB", "GB", "s", "ms", "µs", "ns", "min"];
+    const UNITS: [&str; 23] = [
+        "%", "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "B", "kB", "MB", "GB", "KiB", "MiB", "GiB",
+        "kB/s", "MB/s", "GB/s", "MiB/s", "s", "ms", "µs", "ns", "min", "h",
+    ];
     let mut kept = String::with_capacity(text.len());
     for (i, word) in text.split(' ').enumerate() {
         if i > 0 {
             let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric() && c != '%');
             let after_number = kept.ends_with(|c: char| c.is_ascii_digit());
-            kept.push(if after_number && UNITS.contains(&bare) { '\u{a0}' } else { ' ' });
+            kept.push(if after_number && UNITS.contains(&bare) { NO_BREAK } else { ' ' });
         }
         kept += word;
     }
@@ -31,6 +36,24 @@ pub fn separated(text: &str) -> String {
 
 pub fn moment(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// Errors of the system without their numbers: of `Connection refused (os error 111)` the words.
+pub fn without_error_numbers(text: &str) -> String {
+    const BEFORE: &str = " (os error ";
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(BEFORE) {
+        kept += before;
+        match after.split_once(')') {
+            Some((number, end)) if number.parse::<u32>().is_ok() => rest = end,
+            _ => {
+                kept += BEFORE;
+                rest = after;
+            }
+        }
+    }
+    kept + rest
 }
 
 /// Text from a plan or a host made safe for a terminal: no control characters (an escape sequence could
@@ -64,6 +87,17 @@ mod tests {
             unbroken("5 streams of 25 Mbit/s; 43 % (2 s, 4 µs)"),
             "5 streams of 25\u{a0}Mbit/s; 43\u{a0}% (2\u{a0}s, 4\u{a0}µs)"
         );
+    }
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        let refused = "connect 10.0.0.2:5201: Connection refused (os error 111); is it running there?";
+        assert_eq!(
+            without_error_numbers(refused),
+            "connect 10.0.0.2:5201: Connection refused; is it running there?"
+        );
+        let twice = "no coordinator (Connection refused (os error 111)), then (os error x)";
+        assert_eq!(without_error_numbers(twice), "no coordinator (Connection refused), then (os error x)");
     }
 
     #[test]

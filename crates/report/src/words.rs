@@ -13,7 +13,7 @@ use serde_json::Value;
 pub use costs::{at_no_load, cost, saturates_at, saturates_within};
 
 use crate::digest::{self, Row};
-use crate::text::plain;
+use crate::text::{plain, without_error_numbers};
 use base::format;
 use base::format::{UNKNOWN, number, quantity};
 
@@ -39,7 +39,8 @@ pub fn answers(run: &Run) -> Vec<Answer> {
 }
 
 pub fn state(run: &Run) -> Option<String> {
-    let measured = match run.trials.iter().filter(|trial| !trial.is_broken_off()).count() {
+    let is_finished = |trial: &&Trial| !trial.is_broken_off() && !trial.account.is_cut;
+    let measured = match run.trials.iter().filter(is_finished).count() {
         0 => "no trial finished".to_owned(),
         n => format!("{} finished", format::plural(n as u64, "trial")),
     };
@@ -48,7 +49,10 @@ pub fn state(run: &Run) -> Option<String> {
         State::Running => Some(format!("Running, or its process died; {measured}.")),
         State::Interrupted => Some(format!("Interrupted; {measured}.")),
         State::Failed => {
-            let why = run.failure.as_deref().map(|why| format!(": {}", plain(why).trim_end_matches('.')));
+            let why = run
+                .failure
+                .as_deref()
+                .map(|why| format!(": {}", without_error_numbers(&plain(why)).trim_end_matches('.')));
             Some(format!("Failed{}; {measured}.", why.unwrap_or_default()))
         }
     }
@@ -67,7 +71,7 @@ pub const fn certainty_word(certainty: Certainty) -> &'static str {
     match certainty {
         Certainty::Confirmed => "confirmed",
         Certainty::Predicted => "predicted",
-        Certainty::Unknown => "unknown",
+        Certainty::Unknown => "not confirmed",
     }
 }
 

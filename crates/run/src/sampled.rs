@@ -188,7 +188,7 @@ fn missing(percent_by_name: &BTreeMap<String, f64>) -> Option<Doubt> {
     let (worst, percent) = gaps().max_by(|a, b| a.1.total_cmp(b.1))?;
     let resource = match gaps().count() - 1 {
         0 => worst.clone(),
-        others => format!("{worst} (and some of {others} others)"),
+        others => format!("{worst}, and some of {others} other counters,"),
     };
     Some(Doubt::SamplesMissing { resource, missing_percent: *percent })
 }

@@ -1,6 +1,6 @@
 //! The program as such: help, completions, manual pages, colour, output without a reader.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -207,6 +207,32 @@ fn on_a_terminal(world: &World, words: &str, set: &[(&str, &str)]) -> String {
     set_like(&mut command, &world.command(&[]));
     command.env("TERM", "xterm").envs(set.iter().copied());
     Live::start(command).end(Duration::from_secs(60)).stdout
+}
+
+/// A terminal shows `^C` where its cursor stands; below a bar that is the next line.
+#[test]
+fn ctrl_c_leaves_a_clean_line() {
+    need_programs!("script");
+    let world = World::new();
+    let kagiri = kagiri_tests::program();
+    let (line, bar) = ("\r\x1b[K", "\x1b[A\x1b[K");
+    for (words, shown, erased) in [
+        ("content serve . --listen 127.0.0.1:0", "serving ", line),
+        ("transfer --time 30", "left: measuring 1 flow", bar),
+    ] {
+        let (keys, mut typed) = std::io::pipe().unwrap();
+        let mut command = Command::new("script");
+        // Its terminal shows what is typed, as one with a person does.
+        command.args(["-E", "always", "-qec", &format!("'{}' {words}", kagiri.display()), "/dev/null"]);
+        set_like(&mut command, &world.command(&[]));
+        command.env("TERM", "xterm").env("NO_COLOR", "1").stdin(keys);
+        let mut live = Live::start(command);
+        live.wait_for(shown, Duration::from_secs(20));
+        typed.write_all(b"\x03").unwrap();
+        let ended = live.end(Duration::from_secs(20));
+        let (_, after) = ended.stdout.split_once("^C").expect("the terminal shows the key");
+        assert!(after.contains(erased), "{words}: not erased: {after:?}");
+    }
 }
 
 #[test]

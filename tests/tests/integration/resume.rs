@@ -83,7 +83,7 @@ fn interrupted_run_names_the_command_that_goes_on() {
     let ended = live.end(PATIENCE).code(130);
     let id = world.run(&["runs", "list", "--json"]).code(0).json()[0]["run"].clone();
     let command = format!("kagiri run --resume {}", id.as_str().expect("an id"));
-    assert!(ended.stderr.contains(&format!("go on with '{command}'")), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&format!("Go on with '{command}'")), "{}", ended.stderr);
     world.measure(&["run", "--resume", "last", "--quiet"], PATIENCE).code(0);
     let run = stored(&world, id.as_str().expect("an id"));
     let numbers: Vec<u64> = trials(&run).iter().filter_map(|trial| trial["number"].as_u64()).collect();

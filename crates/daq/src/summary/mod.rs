@@ -7,7 +7,7 @@ mod tables;
 
 pub(super) use sources::clock_sources;
 
-use base::format::{number, plural, quantity};
+use base::format::{count, number, plural, quantity};
 use base::outcome::{Account, Resource};
 
 use super::settings::DaqSettings;
@@ -68,7 +68,7 @@ fn headline(settings: &DaqSettings, reports: &TrialReports) -> Option<String> {
     let sources = plural(settings.sources, "source");
     Some(format!(
         "{sources}: {} events/s, {came}{vetoed}{}{share}",
-        number(built),
+        if built < 10_000.0 { number(built) } else { count(built) },
         within.unwrap_or_default()
     ))
 }

@@ -97,7 +97,11 @@ pub fn existing(
     kind: &str,
 ) -> Result<std::fs::Metadata, Failure> {
     let found = std::fs::metadata(path).map_err(|error| {
-        let problem = format!("cannot {act} {}: {error}; give the path of {kind}", path.display());
+        let advice = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => "run as a user who may enter it".to_owned(),
+            _ => format!("give the path of {kind}"),
+        };
+        let problem = format!("cannot {act} {}: {error}; {advice}", path.display());
         Failure::of_named(anyhow::Error::new(error).context(problem))
     })?;
     match is_right(&found) {

@@ -10,6 +10,7 @@ use base::part::{HERE, HostContext};
 use base::permit::Permit;
 use base::units::Span;
 use clap::Args;
+use fleet::FleetError;
 use fleet::agent::{self, RunOwner};
 use fleet::policy::{self, Grant, Policy};
 use fleet::protocol;
@@ -77,7 +78,13 @@ impl AgentArgs {
         leftovers::clean_leftovers(&stop, &say);
         let setting = self.setting(stop)?;
         let ended = agent::run(&setting, &say, &hosts::connect_failure);
-        ended.map(|_| Code::Measured).map_err(Failure::from)
+        ended.map(|_| Code::Measured).map_err(|error| match (error, self.join_within) {
+            (error @ FleetError::Open { .. }, Some(time)) => Failure::runtime(format!(
+                "{error} within {time} (--join-within); an agent joins while a coordinator measures there, \
+                 such as 'kagiri run PLAN.toml --listen'"
+            )),
+            (error, _) => Failure::from(error),
+        })
     }
 
     fn setting(&self, stop: Arc<std::sync::atomic::AtomicBool>) -> Result<agent::AgentConfig, Failure> {

@@ -183,7 +183,11 @@ impl Make {
             _ => {}
         }
         let folder = self.out.parent().filter(|folder| !folder.as_os_str().is_empty());
-        // A folder that cannot be used is named when the file is created. Some file systems know no size.
+        if let Some(folder) = folder.filter(|folder| !folder.exists()) {
+            return refuse(format!("cannot be made: there is no folder {}", folder.display()));
+        }
+        // Any other folder that cannot be used is named when the file is created. Some file systems know no
+        // size.
         match sys::disk::space(folder.unwrap_or(Path::new("."))) {
             Ok(space) if space.total_bytes > 0 && space.available_bytes < total_bytes => {
                 let full = ContentError::DiskFull { path: self.out.clone(), written_bytes: 0, total_bytes };

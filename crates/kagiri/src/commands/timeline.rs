@@ -17,6 +17,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::json_document::Document;
 use crate::output;
 use crate::pictures::Pictures;
+use crate::stop::erase_echo;
 
 /// How often events are fetched; the kernel's buffer must last until then.
 const FETCH_EVERY: Duration = Duration::from_millis(10);
@@ -56,7 +57,7 @@ impl BackendChoice {
 pub struct Timeline {
     /// Trace these running processes (comma-separated) with their threads and child processes
     #[arg(long, short, value_name = "PID", value_delimiter = ',', conflicts_with = "command")]
-    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(value_parser = process_id)]
     pid: Vec<i32>,
     /// Stop tracing after TIME, and end COMMAND (processes given by -p continue)
     #[arg(long = "for", value_name = "TIME", value_parser = crate::args::time)]
@@ -94,6 +95,11 @@ pub struct Timeline {
     /// Program to trace, and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+fn process_id(text: &str) -> Result<i32, String> {
+    let id = text.trim().parse().ok().filter(|id| *id > 0);
+    id.ok_or_else(|| format!("'{text}' is not the number of a process; find it with 'pgrep NAME'"))
 }
 
 /// The traced process.
@@ -189,6 +195,9 @@ impl Timeline {
                 break;
             }
             session.pump();
+        }
+        if stop.requested() {
+            erase_echo();
         }
         // Before it is ended here.
         let ended = subject.ended(over);

@@ -138,7 +138,7 @@ fn present(client: &Client, followed: Followed, common: &MeasureArgs) -> Outcome
     let say = output::say_unless(common.quiet);
     let command = command_of(client);
     if let Some(resume) = resume::command(&run, &command) {
-        say(&format!("its trials are stored there; go on with '{resume}'"));
+        say(&format!("Go on with '{resume}'; finished trials are kept there"));
     }
     // A process that was killed, or did not get to measure, leaves the run as it was.
     let has_failed = job.state == "failed" && !has_ended;

@@ -258,6 +258,8 @@ fn choose(
         (Ok(cost), bpf) => Ok((Backend::Perf, cost, Some(bpf.to_string()))),
         // Reported once: the advice is the same.
         (Err(TraceError::NotPermitted { .. }), bpf @ TraceError::NotPermitted { .. }) => Err(bpf.into()),
+        // What is not permitted is there: with the rights, the first one is used.
+        (Err(_), bpf @ TraceError::NotPermitted { .. }) => Err(bpf.into()),
         (Err(perf), bpf) => Err(SessionError::NoBackend { bpf, perf }),
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn doubt_list(run: &Run, first: usize) -> Markup {
 pub(super) fn reproduce(run: &Run, command: Option<&str>, first: usize) -> Markup {
     html! {
         (heading("repeat", first, "Repeat this run"))
-        @if let Some(command) = command { pre { code { (command) } } }
+        @if let Some(command) = command { pre.command { code { (command) } } }
         p {
             "The stored run " code { (run.run) } " contains the resolved plan (below), the environment and \
                                                   every sample. "

@@ -91,7 +91,6 @@ fn key_figures(run: &Run, variant: &VariantOutcome, first: usize) -> Markup {
         let interval = s.cost_interval.map(|ends| format!("95 % interval {}, ", range(Some(ends), &s.unit)));
         (words::cost(s), interval.unwrap_or_default() + &plural(s.n.into(), "trial"))
     });
-    let limit = words::limit_word(variant.limit.resource, variant.limit.certainty);
     html! {
         dl.keys {
             @for found in &variant.findings {
@@ -105,7 +104,7 @@ fn key_figures(run: &Run, variant: &VariantOutcome, first: usize) -> Markup {
                     words::interval(&variant.capacity), words::confirmation(&variant.capacity))))
             }
             @if variant.limit.resource != Resource::None {
-                (figure("limit", limit, words::certainty_word(variant.limit.certainty)))
+                (limit_figure(run, variant))
             }
             @if !one_load && (variant.predicted.is_some() || words::prediction_doubt(variant).is_some()) {
                 (figure("predicted", &predicted, &predicted_note))
@@ -117,6 +116,26 @@ fn key_figures(run: &Run, variant: &VariantOutcome, first: usize) -> Markup {
             (trials(run, first))
         }
     }
+}
+
+/// The limit, how sure it is, and the way to its evidence.
+fn limit_figure(run: &Run, variant: &VariantOutcome) -> Markup {
+    let limit = &variant.limit;
+    html! { div {
+        dt { "limit" }
+        dd {
+            (words::limit_word(limit.resource, limit.certainty))
+            small {
+                (words::certainty_word(limit.certainty))
+                @if !limit.evidence.is_empty() { ", " a href={ "#" (evidence_id(run)) } { "evidence" } }
+            }
+        }
+    } }
+}
+
+/// The element with the evidence of a run's limit, if the run has one variant.
+pub(super) fn evidence_id(run: &Run) -> String {
+    format!("evidence-{}", run.run)
 }
 
 /// How many trials, how long they took, and the number of doubts.

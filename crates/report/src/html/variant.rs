@@ -1,9 +1,10 @@
 //! The section of one variant: limit, figures, tables, explanation.
 
-use base::outcome::{Evidence, Limit, Resource, Run, VariantOutcome};
+use base::outcome::{Certainty, Evidence, Limit, Resource, Run, VariantOutcome};
 use base::verdict::Verdict;
 use maud::{Markup, html};
 
+use super::overview::evidence_id;
 use super::{Extras, drawn, figures, heading, number_cell, row_verdict, side_by_side, timeline};
 use crate::chart::for_screens;
 use crate::digest::{self, Fold, Row, trial_length_s};
@@ -238,6 +239,10 @@ fn saturation(variant: &VariantOutcome) -> Markup {
     } }
 }
 
+/// What it means that a limit is predicted.
+const PREDICTED: &str = "Predicted: what was measured points to it, and nothing contradicts it; that it was \
+    exhausted was not counted.";
+
 /// The evidence for the limit. Of a single variant the answer at the top of the page says what the limit is.
 fn limit(run: &Run, variant: &VariantOutcome) -> Markup {
     let limit = &variant.limit;
@@ -246,8 +251,13 @@ fn limit(run: &Run, variant: &VariantOutcome) -> Markup {
         return html! {};
     }
     html! {
-        h3 { @if several { "The limit" } @else if limit.resource == Resource::None { "What was seen" }
-            @else { "Evidence for the limit" } }
+        h3 id=[(!several).then(|| evidence_id(run))] {
+            @if several { "The limit" } @else if limit.resource == Resource::None { "What was seen" }
+            @else { "Evidence for the limit" }
+        }
+        @if limit.certainty == Certainty::Predicted && limit.resource != Resource::None {
+            p.caption { (PREDICTED) }
+        }
         @if several { p { (words::limited(limit)) "." } }
         @if !limit.evidence.is_empty() {
             ul.plain { @for piece in &limit.evidence { li {

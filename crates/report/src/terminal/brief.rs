@@ -10,8 +10,8 @@ use super::paint::Tone;
 use super::summary::{answer, doubt_texts, requirement, toned, variant_columns};
 use super::table::{Column, is_one_table, render};
 use crate::extras::Extras;
-use crate::sweep;
 use crate::text::plain;
+use crate::{doubts, sweep};
 
 pub const LINES: usize = 15;
 pub const COLUMNS: usize = 80;
@@ -29,8 +29,10 @@ pub fn brief(run: &Run, extras: &Extras, style: Style, page: Option<&str>) -> St
     let style = Style { width: style.width.min(COLUMNS), ..style };
     let requirements = requirements(run, extras.specs, &style);
     let rest = rest(run, extras, &style, page);
-    let doubts: Vec<_> =
-        doubt_texts(run).iter().map(|text| toned(&style, Tone::Odd, "Doubt: ", text)).collect();
+    let doubts: Vec<_> = doubt_texts(doubts::of_short_answer(run))
+        .iter()
+        .map(|text| toned(&style, Tone::Odd, "Doubt: ", text))
+        .collect();
     let after = requirements.lines().count() + rest.lines().count() + usize::from(!doubts.is_empty());
     let mut text = match run.variants.len() {
         0 | 1 => first_lines(&answer(run, &style), ANSWER_LINES),

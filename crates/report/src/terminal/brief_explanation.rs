@@ -9,7 +9,7 @@ use super::paint::Tone;
 use super::summary::{answer, doubt_texts, evidence, saturation_columns, toned};
 use super::table::render;
 use crate::text::plain;
-use crate::words;
+use crate::{doubts, words};
 
 /// Lines of the answer with its decisive evidence.
 const ANSWER_LINES: usize = 6;
@@ -42,8 +42,10 @@ pub fn brief_explanation(
 /// variants, and as many doubts as there is room for. Ends with a line break.
 pub fn brief_explained(run: &Run, style: Style) -> String {
     let style = narrow(style);
-    let doubts: Vec<_> =
-        doubt_texts(run).iter().map(|text| toned(&style, Tone::Odd, "Doubt: ", text)).collect();
+    let doubts: Vec<_> = doubt_texts(doubts::of_short_answer(run))
+        .iter()
+        .map(|text| toned(&style, Tone::Odd, "Doubt: ", text))
+        .collect();
     if run.variants.len() > 1 {
         return fitted("", &[variant_table(run, &style, TABLE_LINES)], &doubts, style);
     }

@@ -21,7 +21,7 @@ const ROWS_MIN: usize = 3;
 pub fn brief_call_times(times: &CallTimes, style: Style) -> String {
     let style = Style { width: style.width.min(COLUMNS), ..style };
     let head = toned(&style, Tone::Bold, "", &sentences::watched(times))
-        + &style.wrapped("", &sentences::traced(times));
+        + &style.wrapped("", &sentences::traced_briefly(times));
     let mut text = first_lines(&head, HEAD_LINES);
     let rest = style.paint(Tone::Faint, EVERYTHING) + "\n";
     let doubts: Vec<_> =
@@ -83,13 +83,20 @@ pub(crate) fn call_columns(times: &CallTimes) -> Vec<Column> {
         Column::numbers(&["mean", "µs"], of(|row| number(row.mean_us))),
         Column::numbers(&["p99", "µs"], of(|row| number(row.p99_us))),
         Column::numbers(&["max", "µs"], of(|row| number(row.max_us))),
-        Column::numbers(&["of wall", "%"], of(|row| number(100.0 * row.wall_share))),
+        Column::numbers(&["of wall", "%"], of(|row| share(row.wall_share))),
     ];
     if times.calls.iter().any(|row| row.preempted > Some(0)) {
         let taken = of(|row| row.preempted.map_or_else(|| UNKNOWN.to_owned(), |count| count.to_string()));
         columns.push(Column::numbers(&["CPU taken", "calls"], taken));
     }
     columns
+}
+
+/// A share in %; what is not worth a power of ten is less than the least.
+fn share(of: f64) -> String {
+    const LEAST: f64 = 0.001;
+    let percent = 100.0 * of;
+    if percent > 0.0 && percent < LEAST { format!("<{LEAST}") } else { number(percent) }
 }
 
 pub(crate) fn softirq_columns(times: &CallTimes) -> Vec<Column> {
@@ -179,7 +186,7 @@ mod tests {
         let text = call_times(&times(), Style { colour: false, width: 100, unicode: true });
         for part in [
             "1 process, 3 threads, 40003 calls",
-            "Most time: accept4 (unfinished), 1.8 times",
+            "Most time: accept4 (unfinished, not in the\ntable), 1.8 times",
             "pselect6  blocked",
             "pselect6  ready    40000",
             "about 190 ns to each call",

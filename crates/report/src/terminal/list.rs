@@ -17,6 +17,7 @@ pub struct Entry {
     pub name: String,
     /// See [`result_cell`].
     pub result: String,
+    /// Empty in all entries of a list: it has no column of limits.
     pub limit: String,
 }
 
@@ -68,13 +69,15 @@ pub fn list_table(entries: &[Entry], style: Style) -> String {
         return "No stored runs; measure with 'kagiri stream' or 'kagiri survey'.\n".to_owned();
     }
     let cells = |f: &dyn Fn(&Entry) -> String| entries.iter().map(|e| plain(&f(e))).collect::<Vec<_>>();
-    let columns = [
+    let mut columns = vec![
         Column::words(&["run"], cells(&|e| e.run.clone())),
         Column::words(&["workload"], cells(&|e| e.workload.clone())),
         Column::words(&["name"], cells(&|e| clipped(&plain(&e.name), 28))),
         Column::numbers(&["result"], cells(&|e| e.result.clone())),
-        Column::words(&["limit"], cells(&|e| e.limit.clone())),
     ];
+    if entries.iter().any(|entry| !entry.limit.is_empty()) {
+        columns.push(Column::words(&["limit"], cells(&|e| e.limit.clone())));
+    }
     style.spell(render(&columns, 1, &style))
 }
 

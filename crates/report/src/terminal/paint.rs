@@ -4,6 +4,7 @@ use base::verdict::Verdict;
 use unicode_width::UnicodeWidthStr;
 
 use super::Style;
+use crate::text::{NO_BREAK, unbroken};
 
 /// SGR sequences (ECMA-48, 8.3.117).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,12 +74,35 @@ impl Style {
         let lines = lines.map(|(i, line)| format!("{}{line}\n", if i == 0 { lead } else { &blank }));
         lines.collect()
     }
+
+    /// Lines no wider than the terminal. What is wider is broken between words and goes on below its last
+    /// column, or else below its first word.
+    pub fn fitted(&self, text: &str) -> String {
+        let fit = |line: &str| match line.width() > self.columns() {
+            true => {
+                let lead = lead(line, self.columns() / 2);
+                self.wrapped(lead, &line[lead.len()..])
+            }
+            false => format!("{line}\n"),
+        };
+        text.lines().map(fit).collect()
+    }
 }
 
-/// Pieces of a line that are at most `width` columns wide, broken between words.
+/// What stands before a line's last column of words, if that begins within `most` columns, else its blanks.
+fn lead(line: &str, most: usize) -> &str {
+    let blanks = line.len() - line.trim_start().len();
+    let column = line.rfind("  ").map(|at| at + 2).filter(|at| *at > blanks && line[..*at].width() <= most);
+    &line[..column.unwrap_or(blanks)]
+}
+
+/// Pieces of a line that are at most `width` columns wide, broken between words, not before a unit.
 fn broken(line: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in line.split_whitespace() {
+    let line = unbroken(line);
+    let words = line.split(|c: char| c.is_whitespace() && c != NO_BREAK).filter(|word| !word.is_empty());
+    for word in words.map(|word| word.replace(NO_BREAK, " ")) {
+        let word = word.as_str();
         let last = lines.last_mut().expect("there is one from the beginning");
         if last.is_empty() {
             last.push_str(word);
@@ -109,6 +133,19 @@ mod tests {
         }
         let style = Style { colour: false, width: 40, unicode: true };
         assert_eq!(style.wrapped("- ", ""), "", "nothing to say");
+        let unit = style.wrapped("", "The sender's threads waited for it 88.3 % of the time");
+        assert_eq!(unit, "The sender's threads waited for it\n88.3 % of the time\n");
         assert_eq!(style.wrapped("", "漢字 ".repeat(20).as_str()).lines().count(), 3, "wide characters");
+    }
+
+    #[test]
+    fn what_is_too_wide_goes_on_below_its_last_column() {
+        let style = Style { colour: false, width: 40, unicode: true };
+        let text = "  2 flows  invalid  the trial was ended before its time was over\n  \
+                    a line with one column of words that is too wide\nshort   one";
+        let expected = "  2 flows  invalid  the trial was ended\n                    before its time was\n\
+                        \x20                   over\n  a line with one column of words that\n  is \
+                        too wide\nshort   one\n";
+        assert_eq!(style.fitted(text), expected);
     }
 }

@@ -11,6 +11,7 @@ use super::Style;
 use super::paint::Tone;
 use super::table::{Column, render, render_apart};
 use crate::digest::{self, Row};
+use crate::doubts::DoubtGroup;
 use crate::extras::Extras;
 use crate::tables::{PrintedColumn, printed};
 use crate::text::{clipped, moment, plain};
@@ -294,8 +295,9 @@ pub(super) fn requirement(required: &Requirement, specs: &[MetricSpec], style: &
     toned(style, tone, "Requirement ", &line)
 }
 
-pub(super) fn doubt_texts(run: &Run) -> Vec<String> {
-    let text = |doubt: doubts::DoubtGroup<'_>| {
+/// The doubts as sentences, each with its advice.
+pub(super) fn doubt_texts(doubts: Vec<DoubtGroup<'_>>) -> Vec<String> {
+    let text = |doubt: DoubtGroup<'_>| {
         let about = if doubt.about.is_empty() {
             String::new()
         } else {
@@ -303,12 +305,14 @@ pub(super) fn doubt_texts(run: &Run) -> Vec<String> {
         };
         format!("{about}{}; {}", plain(&doubt.message), plain(&doubt.advice))
     };
-    doubts::doubts(run).into_iter().map(text).collect()
+    doubts.into_iter().map(text).collect()
 }
 
 pub(super) fn doubt_lines(run: &Run, style: &Style) -> String {
-    let lines =
-        doubt_texts(run).iter().map(|text| toned(style, Tone::Odd, "Doubt: ", text)).collect::<Vec<_>>();
+    let lines = doubt_texts(doubts::doubts(run))
+        .iter()
+        .map(|text| toned(style, Tone::Odd, "Doubt: ", text))
+        .collect::<Vec<_>>();
     let text = lines.concat();
     if text.is_empty() { text } else { format!("\n{text}") }
 }

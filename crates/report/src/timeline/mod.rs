@@ -9,7 +9,7 @@ use base::timeline::{CallTimes, IN_PROCESS, Picture};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::terminal::{Column, call_columns, softirq_columns};
-use crate::text::plain;
+use crate::text::{plain, unbroken};
 use crate::words::calls as sentences;
 use data::Encoded;
 
@@ -43,8 +43,8 @@ pub fn page(times: &CallTimes, picture: &Picture) -> String {
             body {
                 header {
                     h1 { (plain(&times.target)) }
-                    p { (sentences::watched(times)) }
-                    p.faint { (sentences::traced(times)) }
+                    p { (unbroken(&sentences::watched(times))) }
+                    p.faint { (unbroken(&sentences::traced(times))) }
                     @for doubt in &times.doubts { p.doubt { b { "Doubt: " } (plain(doubt)) } }
                 }
                 main {

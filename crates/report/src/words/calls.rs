@@ -10,7 +10,11 @@ pub fn watched(times: &CallTimes) -> String {
     let calls: u64 = times.calls.iter().map(|row| row.count).sum();
     let processes = counted(times.processes, "process", "processes");
     let threads = counted(times.threads, "thread", "threads");
-    let ended = |text: &str| plain(text).replace("it ended with exit status: ", "exit status ");
+    let ended = |text: &str| {
+        plain(text)
+            .replace("it ended with exit status: ", "exit status ")
+            .replace("it ended with signal: ", "ended by signal ")
+    };
     let ended = times.ended.as_deref().map_or_else(String::new, |text| format!("; {}", ended(text)));
     format!(
         "{}: {}, {processes}, {threads}, {}{ended}.{}",
@@ -27,7 +31,8 @@ fn most(times: &CallTimes) -> String {
         let state = if row.state == CallState::Ready { "not blocked" } else { row.state.name() };
         (&row.name, state, row.wall_share)
     });
-    let unfinished = times.unfinished.first().map(|row| (&row.name, "unfinished", row.wall_share));
+    let unfinished =
+        times.unfinished.first().map(|row| (&row.name, "unfinished, not in the table", row.wall_share));
     let both = ended.into_iter().chain(unfinished);
     let Some((name, state, share)) = both.max_by(|one, other| one.2.total_cmp(&other.2)) else {
         return String::new();
@@ -68,6 +73,24 @@ pub fn traced(times: &CallTimes) -> String {
         lost => format!("{lost} of the {} {many} were lost", times.events_counted),
     };
     format!("{how}{by}{because}, {cost}; {lost}.")
+}
+
+/// How it was traced, as briefly as can be: with what, at which cost, and what was lost.
+pub fn traced_briefly(times: &CallTimes) -> String {
+    let within = times.backend == IN_PROCESS;
+    let (how, one) = match within {
+        true => ("Timed by the program's own spans".to_owned(), "span"),
+        false => (format!("Traced by {}", plain(&times.backend)), "call"),
+    };
+    let cost = match times.cost_ns_per_call {
+        Some(ns) => format!("which added about {ns:.0} ns to each {one}"),
+        None => "at a cost below the noise".to_owned(),
+    };
+    let lost = match times.events_lost {
+        0 => String::new(),
+        lost => format!("; {lost} of {} records were lost", times.events_counted),
+    };
+    format!("{how}, {cost}{lost}.")
 }
 
 /// What a reader of the table may stumble over.

@@ -280,3 +280,20 @@ fn single_load_is_not_reported_as_search() {
     );
     assert!(text.contains("measured once") && !text.contains("lower bound"), "{text}");
 }
+
+#[test]
+fn short_answer_has_one_doubt_for_variants_that_share_its_kind() {
+    let mut run = simulate::several();
+    run.doubts = vec![Doubt::Interrupted.into()];
+    for (variant, percent) in run.variants.iter_mut().zip([20.0, 90.0]) {
+        let far = Doubt::FarPrediction { predicted: 545.0, greatest: 20.0 };
+        variant.doubts = vec![Doubt::NoisyNeighbour { other_cpu_percent: percent }.into(), far.into()];
+    }
+    let (short, full) =
+        (brief(&run, &Extras::default(), PLAIN, None), summary(&run, &Extras::default(), PLAIN, None));
+    assert!(full.contains("predicted 545") && full.contains("was interrupted"), "{full}");
+    assert!(full.contains("used 20 %") && full.contains("used 90 %"), "{full}");
+    let doubts: Vec<&str> = short.lines().filter(|line| line.starts_with("Doubt: ")).collect();
+    assert!(doubts.len() == 1 && doubts[0].contains("used 90 % of a core"), "{short}");
+    assert!(short.contains("the worst is given") && !short.contains("545"), "{short}");
+}

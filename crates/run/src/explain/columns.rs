@@ -143,11 +143,9 @@ fn rate_unit(name: &str) -> Option<&'static str> {
     RATES.iter().find(|(_, spellings)| spelling_of(spellings, name).is_some()).map(|(unit, _)| *unit)
 }
 
-/// All names of the load, for a message.
-pub fn load_names() -> String {
-    let rates = RATES.iter().flat_map(|(unit, names)| [*unit].into_iter().chain(names.split('|').take(1)));
-    LOADS.split('|').chain(rates).collect::<Vec<_>>().join(", ")
-}
+/// The usual names of the load, for a message.
+pub const LOAD_EXAMPLES: &str =
+    "load, streams, users, clients, connections, threads, sources, flows, requests/s or the like";
 
 /// Whether a name consists of words of both lists, with at least one of the first.
 fn is_made_of(name: &str, is_key: impl Fn(&str) -> bool, others: &str) -> bool {

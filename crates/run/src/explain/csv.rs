@@ -8,7 +8,7 @@ use base::verdict::Verdict;
 use csv::{ReaderBuilder, StringRecord, Trim};
 
 use super::cells::{self, Dimension, short};
-use super::columns::{Column, Role, load_names};
+use super::columns::{Column, LOAD_EXAMPLES, Role};
 use super::table::{LoadTable, Row, Series};
 
 /// Longer texts are not tables of usage against load.
@@ -150,11 +150,8 @@ fn header(record: &StringRecord, line: u64) -> Result<Vec<Column>, TableError> {
     }
     if !columns.iter().any(|column| column.role == Role::Load) {
         let names: Vec<String> = record.iter().map(short).collect();
-        let problem = format!(
-            "no load column (found: {}); name it one of {}",
-            first_of(&names, NAMED_MAX),
-            load_names()
-        );
+        let problem =
+            format!("no load column (found: {}); name it {LOAD_EXAMPLES}", first_of(&names, NAMED_MAX));
         return Err(error(problem));
     }
     let is_result =

@@ -1,6 +1,6 @@
 //! Names of congestion controls.
 
-use std::fmt;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,18 @@ impl CongestionControl {
         let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(NAME_BYTES);
         // It was made of ASCII.
         std::str::from_utf8(&self.0[..end]).unwrap_or_default()
+    }
+}
+
+/// The name that was asked for; if the kernel does not know it, also those that it knows.
+pub(crate) fn asked(name: &str, error: &io::Error) -> String {
+    let offered = || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").ok();
+    match (error.kind(), offered()) {
+        (io::ErrorKind::NotFound, Some(offered)) => {
+            let offered: Vec<&str> = offered.split_whitespace().collect();
+            format!("{name} (this host offers {})", offered.join(", "))
+        }
+        _ => name.to_owned(),
     }
 }
 

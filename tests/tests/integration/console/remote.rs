@@ -267,7 +267,7 @@ fn interrupted_run_is_stopped_there_and_keeps_what_it_measured() {
     assert_eq!((&stored["state"], &stored["name"]), (&json!("interrupted"), &json!("first")), "{stored}");
     assert!(stored["trials"].as_u64().is_some_and(|trials| trials >= 1), "{stored}");
     let id = stored["run"].as_str().expect("an id");
-    let ended = ended.says(&[&format!("go on with 'kagiri --console {} run --resume {id}'", url(&console))]);
+    let ended = ended.says(&[&format!("Go on with 'kagiri --console {} run --resume {id}'", url(&console))]);
     let shown = world.run(&["runs", "show", "last"]).code(0).stdout;
     let (answer, _) = shown.split_once("Go on with it:").expect("how to go on");
     assert_eq!(ended.stdout, answer);

@@ -67,7 +67,7 @@ impl FilesArgs {
             return args.run();
         }
         if self.list {
-            return output::print(&listed()).map(|()| Code::Measured);
+            return output::print(&output::on_terminal(&listed())).map(|()| Code::Measured);
         }
         for pair in &self.set {
             let (name, value) = pair.split_once('=').ok_or_else(|| {

@@ -147,7 +147,7 @@ impl Up {
         let state = client::up(&keep_options(self.file)?)?;
         match self.json {
             true => output::print(&format!("{}\n", serde_json::to_string_pretty(&state)?))?,
-            false => output::print(&show::up(&state))?,
+            false => output::print(&output::on_terminal(&show::up(&state)))?,
         }
         Ok(Code::Measured)
     }
@@ -160,7 +160,7 @@ impl Status {
         let status = client::status(&folders, &name)?;
         match self.json {
             true => output::print(&format!("{}\n", serde_json::to_string_pretty(&status)?))?,
-            false => output::print(&show::status(&status, self.full))?,
+            false => output::print(&output::on_terminal(&show::status(&status, self.full)))?,
         }
         let ended = status.processes.iter().any(|process| process.ended.is_some());
         Ok(if ended { Code::Failed } else { Code::Measured })

@@ -12,6 +12,8 @@ use crate::{output, resume};
 
 const LIST_WIDTH_MAX: usize = 100;
 const NAME_WIDTH_LEAST: usize = 8;
+/// Where names would be narrower, the column of limits gives way.
+const NAME_WIDTH_WANTED: usize = 16;
 /// Runs of a list, which has at most 15 lines with its head and its notes.
 const ROWS_MAX: usize = 10;
 
@@ -69,7 +71,13 @@ fn fit(entries: &mut [Entry], columns: usize) {
         }
     }
     let gaps = 2 * widths.len();
-    let left = columns.saturating_sub(widths.iter().sum::<usize>() + gaps).max(NAME_WIDTH_LEAST);
+    let mut left = columns.saturating_sub(widths.iter().sum::<usize>() + gaps);
+    if left < NAME_WIDTH_WANTED {
+        // Each run stands on one line; its limit is in `runs show`.
+        left += widths[3] + 2;
+        entries.iter_mut().for_each(|entry| entry.limit.clear());
+    }
+    let left = left.max(NAME_WIDTH_LEAST);
     for entry in entries {
         if let Some(rest) = entry.name.strip_prefix(&format!("{}: ", entry.workload)) {
             entry.name = rest.to_owned();
@@ -135,5 +143,9 @@ mod tests {
         assert!(table.lines().all(|line| line.chars().count() <= LIST_WIDTH_MAX), "{table}");
         assert_eq!(table.lines().count(), 2 + all.len(), "one table, each run on one line: {table}");
         assert!(table.contains("http://"), "{table}");
+        fit(&mut entries, 60);
+        let narrow = list_table(&entries, Style { colour: false, width: 60, unicode: true });
+        assert!(!narrow.contains("limit") && narrow.contains("result"), "{narrow}");
+        assert_eq!(narrow.lines().count(), 2 + all.len(), "one table without the limits: {narrow}");
     }
 }

@@ -36,8 +36,11 @@ pub struct TransferArgs {
     #[command(flatten)]
     settings: WorkloadArgs<TransferSettings>,
     /// Port of the server, instead of HOST:PORT
-    #[arg(long, short, value_name = "PORT", requires = "host", hide_short_help = true)]
+    #[arg(long, short, value_name = "PORT", hide_short_help = true)]
     port: Option<u16>,
+    /// Same as HOST, as iperf3 is called
+    #[arg(short = 'c', value_name = "HOST", conflicts_with = "host", hide = true)]
+    client: Option<String>,
     #[command(flatten)]
     calls: CallArgs,
     #[command(flatten)]
@@ -54,10 +57,17 @@ impl TransferArgs {
             return self.serve.run(hosts.listen.as_deref(), common.json, common.quiet);
         }
         self.calls.want(&mut self.settings);
+        if let Some(host) = self.client.take() {
+            self.settings.set("host", json!(host));
+        }
         let host = self.settings.get("host").and_then(Value::as_str).map(str::to_owned);
         let name = run_name(host.as_deref(), &self.session.placed()?);
-        if let (Some(host), Some(port)) = (host, self.port) {
-            self.settings.set("host", json!(with_port(&host, port)?));
+        match (host, self.port) {
+            (Some(host), Some(port)) => self.settings.set("host", json!(with_port(&host, port)?)),
+            (None, Some(port)) => {
+                return Err(Failure::usage(format!("--port {port}: give the server's HOST as well")));
+            }
+            (_, None) => {}
         }
         let plan = self.settings.plan("transfer", format!("transfer: {name}"), &name)?;
         self.session.common.interval =

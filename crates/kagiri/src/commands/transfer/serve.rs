@@ -20,9 +20,10 @@ use crate::exit::{Code, Outcome};
 use crate::{output, stop};
 
 /// Arguments of clients, beside the settings of a transfer.
-const OF_CLIENTS: [&str; 10] = [
+const OF_CLIENTS: [&str; 11] = [
     SETTINGS,
     "port",
+    "client",
     "calls_html",
     "calls_pftrace",
     "place",
@@ -40,7 +41,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[command(next_help_heading = "Server")]
 pub struct ServeArgs {
     /// Run as a server at --listen until Ctrl-C, for any number of kagiri and iperf3 clients
-    #[arg(long, conflicts_with_all = OF_CLIENTS)]
+    #[arg(long, short, conflicts_with_all = OF_CLIENTS)]
     serve: bool,
     #[command(flatten)]
     admission: AdmissionArgs,

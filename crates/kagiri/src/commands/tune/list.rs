@@ -12,6 +12,7 @@ use tune::setting::Setting;
 use web::client::Client;
 
 use super::COLUMNS;
+use super::assignment::LISTED_BY;
 use super::record::{self, Record};
 use crate::commands::qos::fitted;
 use crate::exit::{Code, Failure, Outcome};
@@ -147,7 +148,8 @@ impl List {
 
     /// The setting that is named, if one is.
     fn chosen(&self) -> Result<Option<&'static Setting>, Failure> {
-        self.name.as_deref().map(find).transpose().map_err(Failure::usage)
+        let unknown = |error| Failure::usage(format!("{error}{LISTED_BY}"));
+        self.name.as_deref().map(find).transpose().map_err(unknown)
     }
 
     fn present(&self, document: &ListDocument) -> Outcome {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::net::{NetError, SocketMemory, SocketOptions, TcpInfo, socket_option};
+use crate::net::{NetError, SocketMemory, SocketOptions, TcpInfo, congestion_control, socket_option};
 
 /// The result of a non-blocking transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,9 +262,9 @@ impl TcpSocket {
     /// Sets the congestion control (`TCP_CONGESTION`).
     /// Errors: [`NetError`]: unknown to the kernel (ENOENT) or not allowed here (EPERM).
     pub fn set_congestion(&self, name: &str) -> Result<(), NetError> {
-        self.inner
-            .set_tcp_congestion(name.as_bytes())
-            .map_err(|e| NetError::new("set the congestion control to", name, e))
+        self.inner.set_tcp_congestion(name.as_bytes()).map_err(|e| {
+            NetError::new("set the congestion control to", congestion_control::asked(name, &e), e)
+        })
     }
 
     pub fn congestion(&self) -> Result<String, NetError> {

@@ -137,7 +137,7 @@ fn resumed_run_waits_in_the_queue_and_can_be_stopped_and_go_on_again() {
     first.signal(Signal::SIGINT);
     first.end(PATIENCE).code(130);
     let (begun_by, id) = newest_job(&console);
-    let command = format!("go on with 'kagiri --console {} run --resume {id}'", url(&console));
+    let command = format!("Go on with 'kagiri --console {} run --resume {id}'", url(&console));
 
     let mut other = start(&away, &console, &["run", &write_plan(&away, "other", 100, "1s")]);
     other.wait_for("measuring", PATIENCE);
