@@ -1,6 +1,6 @@
 //! The process-wide stop flag.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub fn bar_begins(bar: &ProgressBar) {
 
 /// Erases the `^C` that a terminal shows for Ctrl-C, so that what follows begins on a clean line.
 pub fn erase_echo() {
-    if !std::io::stderr().is_terminal() {
+    if !sys::stop::is_key_shown() {
         return;
     }
     // The terminal sends the signal first, and shows the key right afterwards (termios(3), ECHOCTL).

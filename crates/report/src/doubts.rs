@@ -32,6 +32,7 @@ pub fn of_short_answer(run: &Run) -> Vec<DoubtGroup<'_>> {
                 && !names.iter().any(|name| known.contains(name))
                 && has_degrees(&note.doubt)
                 && other.doubt.is_same_kind(&note.doubt)
+                && is_of_same_part(&other.doubt, &note.doubt)
         };
         match all.iter().position(alike) {
             Some(at) => {
@@ -64,6 +65,17 @@ const WORST: &str = "the worst is given";
 /// Whether one may stand for others of its kind.
 fn has_degrees(doubt: &Doubt) -> bool {
     !matches!(doubt, Doubt::OnHost { .. }) && doubt.gravity() > 0.0
+}
+
+/// Whether two doubts of a kind are of the same resource or host.
+fn is_of_same_part(one: &Doubt, other: &Doubt) -> bool {
+    match (one, other) {
+        (Doubt::SamplesMissing { resource: of, .. }, Doubt::SamplesMissing { resource, .. }) => {
+            of == resource
+        }
+        (Doubt::ClockUncertain { host: of, .. }, Doubt::ClockUncertain { host, .. }) => of == host,
+        _ => true,
+    }
 }
 
 fn is_beside_answer(doubt: &Doubt) -> bool {

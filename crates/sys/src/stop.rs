@@ -1,9 +1,10 @@
 //! Ctrl-C and SIGTERM as a flag that can be asked and a descriptor that can be polled.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -14,6 +15,8 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 use crate::clock::Deadline;
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
+/// Whether the last signal was the one of Ctrl-C.
+static BY_KEY: AtomicBool = AtomicBool::new(false);
 /// The raw event descriptor for the handler, which may not touch a `OnceLock`; -1 before it exists.
 static EVENT_FD: AtomicI32 = AtomicI32::new(-1);
 /// The owner of that descriptor. It lives as long as the process, because the handler does.
@@ -112,6 +115,23 @@ impl AsFd for StopSignal {
     }
 }
 
+/// Whether the terminal that standard error is has shown `^C` for the last signal, or is about to.
+pub fn is_key_shown() -> bool {
+    if !BY_KEY.load(Ordering::Acquire) {
+        return false;
+    }
+    let mut settings = MaybeUninit::<libc::termios>::uninit();
+    // SAFETY: `settings` has room for what the call fills in if it returns 0.
+    let flags = unsafe {
+        match libc::tcgetattr(libc::STDERR_FILENO, settings.as_mut_ptr()) {
+            0 => settings.assume_init().c_lflag,
+            _ => return false,
+        }
+    };
+    let shows = libc::ECHO | libc::ECHOCTL;
+    flags & shows == shows
+}
+
 /// Counts one stop and makes the descriptor readable. Async-signal-safe.
 fn raise() {
     COUNT.fetch_add(1, Ordering::AcqRel);
@@ -124,8 +144,9 @@ fn raise() {
     }
 }
 
-extern "C" fn on_signal(_: libc::c_int) {
+extern "C" fn on_signal(number: libc::c_int) {
     let saved = Errno::last_raw();
+    BY_KEY.store(number == libc::SIGINT, Ordering::Release);
     raise();
     // The interrupted code may be about to read errno.
     Errno::set_raw(saved);

@@ -3,6 +3,8 @@
 mod ordered;
 mod streams;
 
+use std::collections::VecDeque;
+
 use sys::clock::monotonic_ns;
 use sys::net::TcpSocket;
 
@@ -38,6 +40,8 @@ pub(super) struct Client {
     /// What it writes and reads on a connection without streams.
     ordered: Ordered,
     messages: Messages,
+    /// When streams that had an error may be used again, the earliest first; of a closed loop only.
+    paused: VecDeque<u64>,
     /// Since when the next message could have been sent.
     pub(super) free_since_ns: u64,
     pub(super) is_done: bool,
@@ -67,6 +71,7 @@ impl Client {
             link: Link::None,
             ordered: Ordered::new(protocol),
             messages: Messages::default(),
+            paused: VecDeque::new(),
             free_since_ns: 0,
             is_done: false,
             timer_ns: u64::MAX,
@@ -123,7 +128,7 @@ impl Client {
         }
         match &self.link {
             Link::Connecting | Link::Handshake(_) => false,
-            Link::Open { channel: Channel::Http2(http2), .. } => http2.has_room(),
+            Link::Open { channel: Channel::Http2(http2), .. } => http2.has_room_beside(self.paused.len()),
             Link::None | Link::Open { channel: Channel::Stream(_), .. } => {
                 !self.ordered.is_writing && (self.messages.waiting() == 0 || self.is_pipelined(shared))
             }
@@ -151,11 +156,13 @@ impl Client {
         }
         let can_begin = !has_sent_all && self.is_free(shared);
         let due_ns = can_begin.then(|| self.schedule.due_ns());
-        Some(deadline_ns.into_iter().chain(due_ns).fold(shared.last_ns(), u64::min))
+        let pause_ns = self.paused.front().copied().filter(|_| !has_sent_all);
+        Some(deadline_ns.into_iter().chain(due_ns).chain(pause_ns).fold(shared.last_ns(), u64::min))
     }
 
     /// Begins the next message if it is due; those that wait for a connection or a stream come first.
     pub(super) fn begin_next(&mut self, shared: &mut Shared) -> Began {
+        self.end_pauses();
         let unsent = self.messages.unsent();
         if unsent > 0 {
             if matches!(self.link, Link::None) {
@@ -280,6 +287,7 @@ impl Client {
         self.end(shared);
         self.link = Link::None;
         self.messages.keep_unsent();
+        self.paused.clear();
         self.ordered.reset();
     }
 

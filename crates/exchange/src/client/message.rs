@@ -78,7 +78,8 @@ impl Messages {
         if self.unsent == 0 {
             return None;
         }
-        self.queue.iter().find(|message| message.is_unsent).copied()
+        // Those that wait are nearly always the newest.
+        self.queue.iter().rev().filter(|message| message.is_unsent).nth(self.unsent - 1).copied()
     }
 
     /// The connection stands: those that waited for it can be sent.

@@ -152,9 +152,9 @@ impl ClassStats {
     }
 
     /// A connection of HTTP/2 had `in_use` streams at most at a time, of the `allowed` ones.
-    pub(super) fn streams(&mut self, in_use: usize, allowed: usize) {
+    pub(super) fn streams(&mut self, in_use: usize, allowed: Option<usize>) {
         self.report.streams = self.report.streams.max(Some(in_use as u64));
-        let allowed = (allowed != usize::MAX).then_some(allowed as u64);
+        let allowed = allowed.filter(|allowed| *allowed != usize::MAX).map(|allowed| allowed as u64);
         self.report.streams_allowed = self.report.streams_allowed.into_iter().chain(allowed).min();
     }
 

@@ -105,6 +105,21 @@ fn open_loop_sends_as_soon_as_a_stream_is_free_and_counts_from_the_schedule() {
 }
 
 #[test]
+fn error_of_one_stream_does_not_hold_up_the_others() {
+    // Every tenth request is reset. Its stream pauses for 100 ms: ten requests of a stream take 190 ms.
+    let plan = |number: usize| match number % 10 {
+        9 => Answer::Reset(Reason::INTERNAL_ERROR),
+        _ => Answer::After(Duration::from_millis(10)),
+    };
+    let server = Http2Server::start(None, plan);
+    let found = measure_streams(&server.url(), 20, json!({"time": "2s"}));
+    // 2100 in all. Were all streams to pause, 20 would take 110 ms: 360 in all.
+    assert!((800..=2200).contains(&server.requests()), "{} requests", server.requests());
+    let errors = metric(&found, "errors");
+    assert!((errors / server.requests() as f64 - 0.1).abs() < 0.02, "{errors} of {}", server.requests());
+}
+
+#[test]
 fn limit_of_the_server_holds_and_is_said() {
     let server = Http2Server::start(Some(3), |_| Answer::After(Duration::from_millis(20)));
     let found = measure_streams(&server.url(), 20, json!({"count": 60}));

@@ -183,7 +183,7 @@ impl Make {
             _ => {}
         }
         let folder = self.out.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|folder| !folder.exists()) {
+        if let Some(folder) = folder.filter(|folder| matches!(folder.try_exists(), Ok(false))) {
             return refuse(format!("cannot be made: there is no folder {}", folder.display()));
         }
         // Any other folder that cannot be used is named when the file is created. Some file systems know no

@@ -42,6 +42,8 @@ use messages::Messages;
 use problems::Problems;
 use watch::Watch;
 
+/// State of a connection that is not made yet (`net/tcp_states.h`).
+const STATE_SYN_SENT: u8 = 2;
 /// With more sockets than this, the period is twice as long: each costs some 2 us.
 const SOCKETS_FAST: usize = 500;
 
@@ -352,6 +354,8 @@ impl Daemon {
     /// a program has set itself.
     fn enforce(&mut self) -> sys::Result<()> {
         let change = |found: &Found| match found.flow.tcp {
+            // If connecting fails, it leaves the kernel's list, and the program may connect it again.
+            Some(_) if found.flow.state == STATE_SYN_SENT => None,
             Some(_) => {
                 let asked = self.asked.get(&found.flow.cookie).filter(|_| self.is_paced(found));
                 let congestion = self.congestion_of(found).filter(|own| Some(*own) != found.flow.congestion);

@@ -132,9 +132,14 @@ impl Hold {
 
     /// The capacity is what was known.
     pub fn unchanged(&mut self, now_ns: u64) {
-        let is_in_vain = self.search.is_some_and(|search| search.is_by_message);
+        let is_in_vain = !self.is_released && self.search.is_some_and(|search| search.is_by_message);
         let doubted_until_ns = if is_in_vain { now_ns + SEARCH_EVERY_NS } else { self.doubted_until_ns };
         *self = Self { confirmed_ns: now_ns, changes: self.changes, doubted_until_ns, ..Self::default() };
+    }
+
+    /// What messages have shown is no evidence at a later tick.
+    pub fn forget_messages(&mut self) {
+        self.is_faster_shown = false;
     }
 
     fn bound(&mut self, tick: Tick) -> Bound {
@@ -186,6 +191,7 @@ impl Hold {
 impl Law {
     /// A message of an urgent class has arrived. If it took less time than the capacity allows, there is a
     /// search for a faster link at once.
+    /// Counts for the next tick alone.
     pub fn message_arrived(&mut self, bytes: f64, transfer_s: f64) {
         let bit_per_s = 8.0 * bytes / (transfer_s + KERNEL_TICK_S);
         self.hold.is_faster_shown |= bit_per_s > FASTER_MESSAGE * self.capacity;
@@ -315,6 +321,18 @@ mod tests {
         assert_eq!(hold.bound(Tick { delivered: 22e6, ..at(12.3) }), Bound::Free);
         hold.confirmed(13_000_000_000, 50e6);
         assert_eq!(shown(&mut hold, at(13.1)), Bound::Searching);
+    }
+
+    #[test]
+    fn search_by_a_message_that_found_more_leaves_no_doubt() {
+        let mut hold = Hold::default();
+        hold.confirmed(0, 5e6);
+        hold.is_faster_shown = true;
+        assert_eq!(hold.bound(Tick { capacity: 5e6, delivered: 5e6, ..at(1.0) }), Bound::Searching);
+        assert_eq!(hold.bound(Tick { capacity: 5e6, ..at(1.1) }), Bound::Free);
+        hold.confirmed(2_000_000_000, 20e6);
+        hold.is_faster_shown = true;
+        assert_eq!(hold.bound(at(2.1)), Bound::Searching, "the link has become faster again");
     }
 
     fn searching() -> Hold {

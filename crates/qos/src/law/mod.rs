@@ -190,6 +190,7 @@ impl Law {
         let capacity = self.lease(now_ns).and_then(|lease| lease.capacity_bit_per_s).unwrap_or(self.capacity);
         let seen = self.observer.observe(now_ns, dt_s, capacity, &self.settings, samples);
         let (mut control, ranking) = self.decide(now_ns, elapsed_s, &seen);
+        self.hold.forget_messages();
         self.seen = seen;
         self.samples.clear();
         self.samples.extend_from_slice(samples);

@@ -117,6 +117,9 @@ impl Netlink {
 
     /// Asks for single objects with messages of type `kind` in one call, and hands the place of each in
     /// `payloads` with its answer to `take`; `None`: the kernel has no such object.
+    ///
+    /// # Errors
+    /// Also those of single objects, after all others have been handed over.
     fn ask_each(
         &mut self,
         kind: u16,
@@ -128,6 +131,7 @@ impl Netlink {
         payloads.iter().for_each(|payload| self.add(kind, 0, payload));
         send(self.socket.as_raw_fd(), &self.request, MsgFlags::empty())?;
         let mut left = payloads.len();
+        let mut failed = Ok(());
         while left > 0 {
             let got = self.receive()?;
             for message in messages(&self.buffer[..got]) {
@@ -136,11 +140,20 @@ impl Netlink {
                     continue;
                 }
                 left = left.saturating_sub(1);
-                let is_error = i32::from(message.kind) == libc::NLMSG_ERROR;
-                take(at, (!is_error).then_some(message.payload));
+                if i32::from(message.kind) != libc::NLMSG_ERROR {
+                    take(at, Some(message.payload));
+                    continue;
+                }
+                match refused(message.payload) {
+                    // ESTALE: another object has its place.
+                    Err(error) if !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESTALE)) => {
+                        failed = Err(error);
+                    }
+                    _ => take(at, None),
+                }
             }
         }
-        Ok(())
+        failed
     }
 
     fn send(&mut self, kind: u16, flags: libc::c_int, payload: &[u8]) -> io::Result<()> {

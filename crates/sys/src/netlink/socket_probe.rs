@@ -17,7 +17,7 @@ const INTERFACE_AT: usize = 44;
 const COOKIE_AT: usize = 48;
 const UNSENT_AT: usize = 60;
 /// Requests of one call: the answers fit into the socket's buffer.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 32;
 
 /// Looks at single TCP sockets of this thread's network namespace. A call with a few sockets costs some 2 us
 /// each, however many the host has.

@@ -129,7 +129,12 @@ impl<'a> Follower<'a> {
             let Some(job) = all.get_mut(self.id) else { return };
             (job.state, job.message) = how_it_ended(job, code, &stderr);
             (job.ended, job.process, job.exit_code) = (Some(Timestamp::now()), None, code);
-            job.run = stored;
+            // One that was to continue a stored run has that, whenever it failed.
+            let continued = || match &job.kind {
+                Kind::Resume(resume) => Some(resume.run.clone()),
+                _ => None,
+            };
+            job.run = stored.or_else(continued);
             if matches!(job.kind, Kind::Tune(_)) {
                 let text = fs::read(files::stdout_file(&folder)).unwrap_or_default();
                 job.answer = serde_json::from_slice(&text).ok();

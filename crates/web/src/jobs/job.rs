@@ -111,7 +111,7 @@ pub struct LiveState {
     /// State and failure of the run, from its last event.
     pub run_state: Option<String>,
     pub run_failure: Option<String>,
-    /// Trials that have ended.
+    /// Trials that have ended, without those that a stop has cut.
     #[serde(default)]
     pub trials: u32,
     /// The last numbers of the trial under way.
@@ -140,7 +140,9 @@ impl LiveState {
                 self.numbers = event["live"].as_object().cloned().unwrap_or_default();
             }
             "trial" => {
-                self.trials += 1;
+                // One that a stop has cut is not kept.
+                let is_cut = event["trial"]["account"]["is_cut"] == true;
+                self.trials += u32::from(!is_cut);
                 self.numbers.clear();
             }
             "end" => {
@@ -252,6 +254,7 @@ mod tests {
         );
         assert_eq!((&view["targets"], &view["phase"]), (&json!(["desk"]), &json!("search")));
         job.live.take(&json!({"event": "trial", "trial": {}}));
+        job.live.take(&json!({"event": "trial", "trial": {"account": {"is_cut": true}}}));
         assert_eq!(job.live.trials, 1);
         // What is not known is null, and of an ended job nothing is under way.
         job.live.take(&json!({"event": "progress", "elapsed_s": 6.0, "left_s": null, "live": {}}));

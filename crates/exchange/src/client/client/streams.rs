@@ -75,7 +75,10 @@ impl Client {
             Ending::Status(status) => {
                 let reply = of_status(status, true);
                 self.count(&message, reply, at_ns, shared);
-                self.pause_after(&reply, at_ns);
+                self.schedule.not_before(at_ns);
+                if reply.bad_status.is_some() {
+                    self.pause_stream(at_ns);
+                }
             }
             Ending::Refused(why) | Ending::Reset(why) => {
                 self.fail(message.at.intended, Fault::Reset, &why, shared);
@@ -101,6 +104,25 @@ impl Client {
     fn fail(&mut self, intended_ns: u64, fault: Fault, why: &str, shared: &mut Shared) {
         let now_ns = monotonic_ns();
         shared.stats[self.class].failed(intended_ns, fault, now_ns, || why.to_owned());
-        self.schedule.not_before(now_ns + AFTER_ERROR_NS);
+        self.schedule.not_before(now_ns);
+        self.pause_stream(now_ns);
+    }
+
+    /// A closed loop leaves the stream of an error alone for a while, and not the others.
+    fn pause_stream(&mut self, now_ns: u64) {
+        if !self.schedule.is_open() {
+            self.paused.push_back(now_ns + AFTER_ERROR_NS);
+        }
+    }
+
+    /// Streams whose pause is over can be used again.
+    pub(super) fn end_pauses(&mut self) {
+        if self.paused.is_empty() {
+            return;
+        }
+        let now_ns = monotonic_ns();
+        while self.paused.front().is_some_and(|end_ns| *end_ns <= now_ns) {
+            self.paused.pop_front();
+        }
     }
 }

@@ -83,6 +83,8 @@ struct Existing {
     /// Reading at which it was new, and the last one.
     first: u64,
     last: u64,
+    /// The last list lacks it.
+    is_kept: bool,
     placed: Option<Placed>,
 }
 
@@ -120,7 +122,8 @@ impl Discovery {
         let opened = self.opened.read().ok().flatten();
         let is_valid = |list: &List| Some(list.opened) == opened && !list.until.passed();
         let is_listed = self.list.as_ref().is_some_and(is_valid) && self.placing.is_of(joined);
-        if is_listed && self.look_up(policy, found)? {
+        // A list needs less of the socket's buffer than many answers at once.
+        if is_listed && self.look_up(policy, found).unwrap_or(false) {
             self.has_lost = false;
             return Ok(());
         }
@@ -197,8 +200,12 @@ impl Discovery {
                 has_unaccepted |= STATES_OPEN.contains(&flow.state);
                 return;
             }
-            let known =
-                existing.entry(flow.cookie).or_insert(Existing { first: reading, last: 0, placed: None });
+            let known = existing.entry(flow.cookie).or_insert(Existing {
+                first: reading,
+                last: 0,
+                is_kept: false,
+                placed: None,
+            });
             if std::mem::replace(&mut known.last, reading) == reading {
                 // The kernel lists a socket twice if others come into its chain meanwhile.
                 return;
@@ -222,31 +229,46 @@ impl Discovery {
         }
         self.has_lost = count < self.existing.len();
         if self.has_lost {
-            self.find_missing(found)?;
-            self.existing.retain(|_, existing| existing.last == reading);
+            self.find_missing(found);
+            self.existing
+                .retain(|_, existing| existing.last == reading || std::mem::take(&mut existing.is_kept));
         }
         Ok(has_unaccepted)
     }
 
     /// Adds to `found` what was found before, exists, and is not in the list: the kernel leaves a socket out
     /// if others leave its chain while the list is made. To take it for gone would leave it slowed for ever.
-    fn find_missing(&mut self, found: &mut Vec<Found>) -> io::Result<()> {
+    /// What the kernel does not say stays as it was read before.
+    fn find_missing(&mut self, found: &mut Vec<Found>) {
         let Self { before, existing, readings, probe, .. } = self;
-        let is_missing = |found: &&Found| {
-            let listed = existing.get(&found.flow.cookie).is_none_or(|existing| existing.last == *readings);
-            !listed && found.flow.tcp.is_some()
+        let missing = |found: &Found| {
+            existing.get(&found.flow.cookie).is_some_and(|existing| existing.last != *readings)
         };
-        let missing: Vec<&Flow> = before.iter().filter(is_missing).map(|found| &found.flow).collect();
-        let mut now = Vec::new();
-        probe
-            .flows(missing.into_iter(), &mut |_, flow| now.extend(flow.map(|flow| (flow, monotonic_ns()))))?;
-        for (flow, time_ns) in now.into_iter().filter(|(flow, _)| flow.inode != 0) {
-            if let Some(existing) = existing.get_mut(&flow.cookie) {
+        let mut missing: Vec<Found> = before.extract_if(.., |found| missing(found)).collect();
+        let mut answers: Vec<Option<Option<Flow>>> = missing.iter().map(|_| None).collect();
+        let tcp: Vec<usize> = (0..missing.len()).filter(|at| missing[*at].flow.tcp.is_some()).collect();
+        let asked = probe.flows(tcp.iter().map(|at| &missing[*at].flow), &mut |place, flow| {
+            answers[tcp[place]] = Some(flow.filter(|flow| flow.inode != 0));
+        });
+        // Single UDP sockets cannot be asked for: one counts as gone if the next list lacks it, too.
+        let is_kept = |found: &Found, last: u64| match found.flow.tcp {
+            Some(_) => asked.is_err(),
+            None => last + 1 == *readings,
+        };
+        for (found_before, answer) in missing.drain(..).zip(answers) {
+            let Some(existing) = existing.get_mut(&found_before.flow.cookie) else { continue };
+            let flow = match answer {
+                Some(Some(flow)) => flow,
+                Some(None) => continue,
+                None if is_kept(&found_before, existing.last) => found_before.flow,
+                None => continue,
+            };
+            if flow.tcp.is_some() {
                 existing.last = *readings;
             }
-            found.push(Found::unplaced(flow, time_ns));
+            existing.is_kept = true;
+            found.push(Found::unplaced(flow, monotonic_ns()));
         }
-        Ok(())
     }
 
     /// Sockets of the host at the last reading.

@@ -27,6 +27,8 @@ pub(crate) use self::stream::Ending;
 
 /// Window of a response and of the connection: a reply of any usual size needs no waiting for updates.
 const WINDOW_BYTES: u32 = 16 << 20;
+/// Streams until the server has said how many it allows: it should allow as many (RFC 9113, 6.5.2).
+const STREAMS_UNTOLD: usize = 100;
 /// Polls of a connection before others have their turn.
 const POLLS_MAX: usize = 64;
 
@@ -106,6 +108,7 @@ impl Http2 {
         builder
             .initial_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)
+            .initial_max_send_streams(STREAMS_UNTOLD)
             .enable_push(false);
         let handshake = pin!(builder.handshake::<_, Bytes>(io));
         // It only sends 24 bytes; the send buffer of a new connection is empty.
@@ -155,14 +158,19 @@ impl Http2 {
         self.slots.len() - self.free.len()
     }
 
-    /// Most streams that were in use at a time, and how many the server allows.
-    pub(crate) const fn streams(&self) -> (usize, usize) {
-        (self.in_use_max, self.allowed)
+    /// Most streams that were in use at a time, and how many the server allows; `None`: it has not said.
+    pub(crate) fn streams(&self) -> (usize, Option<usize>) {
+        (self.in_use_max, self.is_confirmed().then_some(self.allowed))
     }
 
     /// Whether a request can be sent now.
     pub(crate) fn has_room(&self) -> bool {
-        !self.is_retiring && self.in_use() < self.streams.min(self.allowed)
+        self.has_room_beside(0)
+    }
+
+    /// The same while so many streams that are not in use count as if they were.
+    pub(crate) fn has_room_beside(&self, paused: usize) -> bool {
+        !self.is_retiring && self.in_use() + paused < self.streams.min(self.allowed)
     }
 
     /// Sends no more requests; those under way continue.
