@@ -1,8 +1,8 @@
 //! The sockets that leave through the bottleneck, with the class of each.
 //!
-//! A list of all TCP sockets walks the kernel's table of connections, which costs up to 1 ms however few there
-//! are. So one is made only if there may be a new socket, and every 300 ms; in between, those that send are
-//! looked up one by one, and the others stay as they were read.
+//! A list of all TCP sockets walks the kernel's table of connections, which costs up to 1 ms however few
+//! there are. So one is made only if there may be a new socket, and every 300 ms; in between, those that send
+//! are looked up one by one, and the others stay as they were read.
 
 mod found;
 mod placing;
