@@ -233,11 +233,18 @@ fn collect(stream: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> Join
     std::thread::spawn(move || {
         let mut reader = BufReader::new(stream);
         let mut line = Vec::new();
-        // mplayer ends its status lines with a carriage return only; they are wanted when the whole is read.
-        while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-            into.lock().expect("no reader panics").push_str(&String::from_utf8_lossy(&line));
-            line.clear();
+        // A bar and mplayer's status lines end with a carriage return only.
+        while let Ok(bytes @ [_, ..]) = reader.fill_buf() {
+            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let taken = end.map_or(bytes.len(), |at| at + 1);
+            line.extend_from_slice(&bytes[..taken]);
+            reader.consume(taken);
+            if end.is_some() {
+                into.lock().expect("no reader panics").push_str(&String::from_utf8_lossy(&line));
+                line.clear();
+            }
         }
+        into.lock().expect("no reader panics").push_str(&String::from_utf8_lossy(&line));
     })
 }
 

@@ -44,6 +44,8 @@ const FASTER: f64 = 1.05;
 /// A message that arrives at this multiple of the capacity shows a faster link, or a shaper that lets so much
 /// pass at once.
 const FASTER_MESSAGE: f64 = 1.3;
+/// Ticks for which such a message counts: a second.
+const SHOWN_TICKS: u32 = 20;
 /// The kernel counts the time of a message in ticks of at most this length (jiffies(7)), in seconds.
 const KERNEL_TICK_S: f64 = 0.01;
 /// Share of the capacity that bulk grows by in each tick of a search.
@@ -58,8 +60,8 @@ pub struct Hold {
     /// A search found more, and the law is to find how much.
     is_released: bool,
     changes: Changes,
-    /// A message has arrived faster than the capacity allows.
-    is_faster_shown: bool,
+    /// A message has arrived faster than the capacity allows, which counts for so many more ticks.
+    faster_shown_ticks: u32,
     /// Until then such messages show nothing: a search that one began found no faster link.
     doubted_until_ns: u64,
 }
@@ -137,9 +139,9 @@ impl Hold {
         *self = Self { confirmed_ns: now_ns, changes: self.changes, doubted_until_ns, ..Self::default() };
     }
 
-    /// What messages have shown is no evidence at a later tick.
+    /// What messages have shown is no evidence for ever.
     pub fn forget_messages(&mut self) {
-        self.is_faster_shown = false;
+        self.faster_shown_ticks = self.faster_shown_ticks.saturating_sub(1);
     }
 
     fn bound(&mut self, tick: Tick) -> Bound {
@@ -153,7 +155,7 @@ impl Hold {
         };
         let Some(search) = self.search else {
             let due_ns = self.confirmed_ns + every_ns;
-            let is_by_message = std::mem::take(&mut self.is_faster_shown)
+            let is_by_message = std::mem::take(&mut self.faster_shown_ticks) > 0
                 && now_ns >= self.doubted_until_ns
                 && !tick.is_beside_others;
             let is_due = now_ns >= due_ns && (!tick.is_urgent_active || now_ns >= due_ns + PUT_OFF_NS);
@@ -191,10 +193,11 @@ impl Hold {
 impl Law {
     /// A message of an urgent class has arrived. If it took less time than the capacity allows, there is a
     /// search for a faster link at once.
-    /// Counts for the next tick alone.
     pub fn message_arrived(&mut self, bytes: f64, transfer_s: f64) {
         let bit_per_s = 8.0 * bytes / (transfer_s + KERNEL_TICK_S);
-        self.hold.is_faster_shown |= bit_per_s > FASTER_MESSAGE * self.capacity;
+        if bit_per_s > FASTER_MESSAGE * self.capacity {
+            self.hold.faster_shown_ticks = SHOWN_TICKS;
+        }
     }
 
     /// No queue, or a short one.
@@ -307,7 +310,7 @@ mod tests {
         let mut hold = Hold::default();
         hold.confirmed(0, 20e6);
         let shown = |hold: &mut Hold, tick| {
-            hold.is_faster_shown = true;
+            hold.faster_shown_ticks = 1;
             hold.bound(tick)
         };
         let beside = Tick { is_beside_others: true, ..at(1.0) };
@@ -327,11 +330,11 @@ mod tests {
     fn search_by_a_message_that_found_more_leaves_no_doubt() {
         let mut hold = Hold::default();
         hold.confirmed(0, 5e6);
-        hold.is_faster_shown = true;
+        hold.faster_shown_ticks = 1;
         assert_eq!(hold.bound(Tick { capacity: 5e6, delivered: 5e6, ..at(1.0) }), Bound::Searching);
         assert_eq!(hold.bound(Tick { capacity: 5e6, ..at(1.1) }), Bound::Free);
         hold.confirmed(2_000_000_000, 20e6);
-        hold.is_faster_shown = true;
+        hold.faster_shown_ticks = 1;
         assert_eq!(hold.bound(at(2.1)), Bound::Searching, "the link has become faster again");
     }
 
