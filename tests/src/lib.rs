@@ -1,6 +1,7 @@
 //! Helpers that the whole-program tests share: they run the real program against real servers and players.
 
 mod bpf;
+mod collect;
 mod console;
 mod document;
 mod fleet;

@@ -1,6 +1,5 @@
 //! The program under test, in a world of its own: its data, its temporary files, its environment.
 
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::Traces;
+use crate::collect::collect;
 
 /// A command that runs longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -227,25 +227,6 @@ pub struct Ended {
     /// What it wrote to standard error.
     pub stderr: String,
     pub words: String,
-}
-
-fn collect(stream: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> JoinHandle<()> {
-    std::thread::spawn(move || {
-        let mut reader = BufReader::new(stream);
-        let mut line = Vec::new();
-        // A bar and mplayer's status lines end with a carriage return only.
-        while let Ok(bytes @ [_, ..]) = reader.fill_buf() {
-            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
-            let taken = end.map_or(bytes.len(), |at| at + 1);
-            line.extend_from_slice(&bytes[..taken]);
-            reader.consume(taken);
-            if end.is_some() {
-                into.lock().expect("no reader panics").push_str(&String::from_utf8_lossy(&line));
-                line.clear();
-            }
-        }
-        into.lock().expect("no reader panics").push_str(&String::from_utf8_lossy(&line));
-    })
 }
 
 impl Live {
