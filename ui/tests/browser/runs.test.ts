@@ -165,7 +165,8 @@ test('two runs are found, chosen and compared, with intervals and a verdict', as
 });
 
 test('a comparison has units, tells runs of one name apart, and leaves out what none has', async () => {
-  const plan = 'workload = "transfer"\nname = "twin"\n[transfer]\ntime = "300ms"\n';
+  // Ids of runs order them by the second in which they began.
+  const plan = 'workload = "transfer"\nname = "twin"\n[transfer]\ntime = "1100ms"\n';
   const runs = [await runPlan(server, plan), await runPlan(server, plan)].map((job) => job.run);
   const { page, problems } = await openPage(browser, server.address);
   // In the wrong order: the older run is the baseline in any case.
