@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -33,15 +33,10 @@ fn replace(path: &Path, bytes: &[u8], kept: Option<Permissions>) -> io::Result<(
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // Pass the mode to open(2), so that the umask applies; by default only the owner can read a temporary
-    // file.
-    let mut beside = tempfile::Builder::new()
-        .prefix(".kagiri-")
-        .suffix(".part")
-        .permissions(Permissions::from_mode(NEW_FILE_MODE))
-        .tempfile_in(folder)
-        // Without the name of the temporary file.
-        .map_err(|error| system_error(&error).map_or(error, io::Error::from_raw_os_error))?;
+    // Opened here: the umask applies, and errors do not name it. By default, only the owner could read it.
+    let open =
+        |file: &Path| fs::OpenOptions::new().write(true).create_new(true).mode(NEW_FILE_MODE).open(file);
+    let mut beside = tempfile::Builder::new().prefix(".kagiri-").suffix(".part").make_in(folder, open)?;
     beside.write_all(bytes)?;
     if let Some(kept) = kept {
         beside.as_file().set_permissions(kept)?;
@@ -49,14 +44,10 @@ fn replace(path: &Path, bytes: &[u8], kept: Option<Permissions>) -> io::Result<(
     beside.persist(path).map(drop).map_err(|error| error.error)
 }
 
-/// The number of the system's error; where an error with a path has replaced it, as its text has it.
-fn system_error(error: &io::Error) -> Option<i32> {
-    let of_text = || error.to_string().split_once("(os error ")?.1.split_once(')')?.0.parse().ok();
-    error.raw_os_error().or_else(of_text)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

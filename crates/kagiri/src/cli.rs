@@ -38,11 +38,13 @@ pub fn parse() -> Result<Cli, clap::Error> {
 
 /// Whether the command line may end with a program and its arguments.
 fn takes_a_command() -> bool {
-    const WITH_COMMANDS: [[&str; 2]; 4] =
-        [["timeline", ""], ["tune", "set"], ["qos", "exec"], ["lab", "exec"]];
-    let words: Vec<String> = std::env::args().skip(1).take(2).collect();
-    let is_word = |at: usize, word: &str| word.is_empty() || words.get(at).is_some_and(|said| said == word);
-    WITH_COMMANDS.iter().any(|[first, second]| is_word(0, first) && is_word(1, second))
+    let all = definition();
+    let mut command = &all;
+    for word in std::env::args().skip(1) {
+        let Some(named) = command.find_subcommand(&word) else { break };
+        command = named;
+    }
+    command.get_arguments().any(|arg| arg.is_last_set() || arg.is_trailing_var_arg_set())
 }
 
 /// The error with the flag that help shows, where clap suggests a hidden alias of it; without clap's usage,

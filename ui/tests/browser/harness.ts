@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { after, before } from 'node:test';
 import { type Browser, chromium, type Page } from 'playwright-core';
 
 const START_MS = 20_000;
@@ -89,6 +90,22 @@ export function startBrowser(): Promise<Browser> {
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     // Tests run as root, for which chromium has no sandbox.
     args: ['--no-sandbox', '--disable-dev-shm-usage'],
+  });
+}
+
+/** The server and the browser of a file's tests, from {@link useConsole} on. */
+export let server: Console;
+export let browser: Browser;
+
+/** Starts both before the first test of the file, and ends them after the last. */
+export function useConsole(): void {
+  before(async () => {
+    server = await startConsole();
+    browser = await startBrowser();
+  });
+  after(async () => {
+    await browser?.close();
+    await server?.end();
   });
 }
 

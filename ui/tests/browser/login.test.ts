@@ -1,21 +1,9 @@
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import type { Browser } from 'playwright-core';
+import { test } from 'node:test';
 
-import { type Console, openPage, startBrowser, startConsole } from './harness.ts';
+import { browser, openPage, server, useConsole } from './harness.ts';
 
-let server: Console;
-let browser: Browser;
-
-before(async () => {
-  server = await startConsole();
-  browser = await startBrowser();
-});
-
-after(async () => {
-  await browser?.close();
-  await server?.end();
-});
+useConsole();
 
 test('the printed address logs in, and the token leaves the address bar', async () => {
   const { page, problems } = await openPage(browser, server.address);

@@ -1,23 +1,12 @@
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import type { Browser, Page } from 'playwright-core';
+import { test } from 'node:test';
+import type { Page } from 'playwright-core';
 
-import { type Console, openPage, runPlan, startBrowser, startConsole } from './harness.ts';
+import { browser, openPage, runPlan, server, useConsole } from './harness.ts';
 
 const PHONE = { viewport: { width: 400, height: 800 } };
 
-let server: Console;
-let browser: Browser;
-
-before(async () => {
-  server = await startConsole();
-  browser = await startBrowser();
-});
-
-after(async () => {
-  await browser?.close();
-  await server?.end();
-});
+useConsole();
 
 const tooWide = (page: Page) => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
 

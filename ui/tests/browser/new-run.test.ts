@@ -1,21 +1,10 @@
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import type { Browser, Page } from 'playwright-core';
+import { test } from 'node:test';
+import type { Page } from 'playwright-core';
 
-import { type Console, openPage, startBrowser, startConsole } from './harness.ts';
+import { browser, openPage, server, useConsole } from './harness.ts';
 
-let server: Console;
-let browser: Browser;
-
-before(async () => {
-  server = await startConsole();
-  browser = await startBrowser();
-});
-
-after(async () => {
-  await browser?.close();
-  await server?.end();
-});
+useConsole();
 
 const openForm = async (options = {}) => {
   const { page, problems } = await openPage(browser, server.address, options);

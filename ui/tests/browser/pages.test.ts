@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import type { Browser, Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 
-import { type Console, openPage, PAGES, program, startBrowser, startConsole } from './harness.ts';
+import { browser, openPage, PAGES, program, server, startConsole, useConsole } from './harness.ts';
 
 // The goals are 300 ms and 1 s on a quiet machine (docs/benchmarks.md); beside other tests only a page that hangs fails.
 const FIRST_PAGE_MS = 5000;
@@ -15,18 +15,7 @@ const BUNDLE_BYTES_MAX = 120_000;
 const LOADS = 5;
 const SETTING = 'net.ipv4.tcp_slow_start_after_idle';
 
-let server: Console;
-let browser: Browser;
-
-before(async () => {
-  server = await startConsole();
-  browser = await startBrowser();
-});
-
-after(async () => {
-  await browser?.close();
-  await server?.end();
-});
+useConsole();
 
 test('all files together have at most 120 kB, compressed', () => {
   const files = readdirSync(PAGES, { recursive: true, withFileTypes: true }).filter((entry) =>

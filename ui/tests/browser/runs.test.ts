@@ -2,25 +2,14 @@ import assert from 'node:assert/strict';
 import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
-import type { Browser, Page } from 'playwright-core';
+import { test } from 'node:test';
+import type { Page } from 'playwright-core';
 
-import { type Console, openPage, program, runPlan, startBrowser, startConsole } from './harness.ts';
+import { browser, openPage, program, runPlan, server, startConsole, useConsole } from './harness.ts';
 
 const RUN_MS = 120_000;
 
-let server: Console;
-let browser: Browser;
-
-before(async () => {
-  server = await startConsole();
-  browser = await startBrowser();
-});
-
-after(async () => {
-  await browser?.close();
-  await server?.end();
-});
+useConsole();
 
 const samplesOf = async (page: Page) =>
   Number.parseInt((await page.locator('.chart-samples').first().textContent()) ?? '', 10);

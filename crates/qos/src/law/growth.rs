@@ -44,7 +44,7 @@ const FASTER: f64 = 1.05;
 /// A message that arrives at this multiple of the capacity shows a faster link, or a shaper that lets so much
 /// pass at once.
 const FASTER_MESSAGE: f64 = 1.3;
-/// Ticks for which such a message counts: a second.
+/// Ticks for which such a message counts: a second at the usual period.
 const SHOWN_TICKS: u32 = 20;
 /// The kernel counts the time of a message in ticks of at most this length (jiffies(7)), in seconds.
 const KERNEL_TICK_S: f64 = 0.01;

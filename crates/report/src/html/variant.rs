@@ -240,8 +240,7 @@ fn saturation(variant: &VariantOutcome) -> Markup {
 }
 
 /// What it means that a limit is predicted.
-const PREDICTED: &str = "Predicted: what was measured points to it, and nothing contradicts it; that it was \
-    exhausted was not counted.";
+const PREDICTED: &str = "Predicted: what was measured points to it; that it was exhausted was not counted.";
 
 /// The evidence for the limit. Of a single variant the answer at the top of the page says what the limit is.
 fn limit(run: &Run, variant: &VariantOutcome) -> Markup {

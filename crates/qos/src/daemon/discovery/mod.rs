@@ -83,7 +83,7 @@ struct Existing {
     /// Reading at which it was new, and the last one.
     first: u64,
     last: u64,
-    /// The last list lacks it.
+    /// The last list lacks it, and it is UDP: it is gone if the next one does, too.
     is_kept: bool,
     placed: Option<Placed>,
 }
@@ -241,10 +241,10 @@ impl Discovery {
     /// What the kernel does not say stays as it was read before.
     fn find_missing(&mut self, found: &mut Vec<Found>) {
         let Self { before, existing, readings, probe, .. } = self;
-        let missing = |found: &Found| {
+        let is_missing = |found: &Found| {
             existing.get(&found.flow.cookie).is_some_and(|existing| existing.last != *readings)
         };
-        let mut missing: Vec<Found> = before.extract_if(.., |found| missing(found)).collect();
+        let missing: Vec<Found> = before.extract_if(.., |found| is_missing(found)).collect();
         let mut answers: Vec<Option<Option<Flow>>> = missing.iter().map(|_| None).collect();
         let tcp: Vec<usize> = (0..missing.len()).filter(|at| missing[*at].flow.tcp.is_some()).collect();
         let asked = probe.flows(tcp.iter().map(|at| &missing[*at].flow), &mut |place, flow| {
@@ -255,7 +255,7 @@ impl Discovery {
             Some(_) => asked.is_err(),
             None => last + 1 == *readings,
         };
-        for (found_before, answer) in missing.drain(..).zip(answers) {
+        for (found_before, answer) in missing.into_iter().zip(answers) {
             let Some(existing) = existing.get_mut(&found_before.flow.cookie) else { continue };
             let flow = match answer {
                 Some(Some(flow)) => flow,
@@ -263,10 +263,10 @@ impl Discovery {
                 None if is_kept(&found_before, existing.last) => found_before.flow,
                 None => continue,
             };
-            if flow.tcp.is_some() {
-                existing.last = *readings;
+            match flow.tcp {
+                Some(_) => existing.last = *readings,
+                None => existing.is_kept = true,
             }
-            existing.is_kept = true;
             found.push(Found::unplaced(flow, monotonic_ns()));
         }
     }
