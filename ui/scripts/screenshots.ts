@@ -1,5 +1,6 @@
 // Pictures of every page at 1400 and 400 px, light and dark, from real runs.
 // KAGIRI=target/debug/kagiri npm run screenshots [FOLDER]
+// LANGUAGE=ja: in Japanese. ONLY=NAME,...: only these pages.
 
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -86,6 +87,10 @@ async function take(
   await page.waitForLoadState('load');
   await page.waitForTimeout(500);
   await shot.prepare?.(page);
+  if (process.env.LANGUAGE === 'ja') {
+    await page.locator('button[lang=ja]').click();
+    await page.waitForTimeout(300);
+  }
   await page.evaluate(() => scrollTo({ top: 0, behavior: 'instant' }));
   const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   const path = join(FOLDER, `${shot.name}-${width}-${colorScheme}.png`);
