@@ -1,6 +1,6 @@
 //! The pictures of a trial: distributions, response times and socket memory over time.
 
-use base::format::count;
+use base::format::{count, quantity};
 use base::outcome::{Axis, Figure, Layer, Marks, Tone};
 
 use crate::report::{ClassReport, ClientsReport};
@@ -40,8 +40,8 @@ fn distribution(classes: &[Class], report: &ClientsReport) -> Figure {
     Figure {
         title: "Response times".into(),
         note: format!(
-            "Share of the due messages whose reply had come within a time; a message that ended in an error \
-             never has one. n = {}.",
+            "Share of the due messages whose reply had come within a time; one that ended in an error \
+             never had a reply. n = {}.",
             count(report.classes.iter().map(ClassReport::due).sum::<u64>() as f64)
         ),
         x: Axis::log("response time", "ms"),
@@ -68,7 +68,10 @@ fn over_time(report: &ClientsReport) -> Figure {
     }
     Figure {
         title: "Response times over time".into(),
-        note: "By the moment of the reply.".into(),
+        note: format!(
+            "Mean and longest of the replies that came within each {}.",
+            quantity(Some(report.slot_s), "s")
+        ),
         x: Axis::of("time since the start", "s"),
         y: Axis::of("response time", "ms"),
         layers,
@@ -91,8 +94,8 @@ fn memory(report: &ClientsReport) -> Figure {
     }
     Figure {
         title: "Socket memory of the clients".into(),
-        note: "Kernel memory of what a client has written and its peer has not acknowledged, and of what it \
-               has not read (SO_MEMINFO)."
+        note: "Kernel memory of sent data that is not acknowledged yet, and of received data that the client \
+               has not read yet (SO_MEMINFO)."
             .into(),
         x: Axis::of("time since the start", "s"),
         y: Axis::of("memory", "B"),

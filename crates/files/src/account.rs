@@ -135,12 +135,17 @@ fn headline(totals: &Totals) -> Option<String> {
     let mib_per_s = totals.per_s(totals.bytes)? / f64::from(1 << 20);
     let mean_ms = totals.per_operation(totals.sum_ns as f64 / 1e6)?;
     let durable = match totals.durable_after_s() {
-        Some(s) => format!("; everything was durable {} later", quantity(Some(s), "s")),
+        Some(s) => format!("; everything was durable {} after the end", quantity(Some(s), "s")),
         None if totals.is_behind_mount() => "; when it is durable behind the mount is unknown".to_owned(),
         None => String::new(),
     };
+    // A mean above the 99th percentile looks wrong where it stands alone.
+    let p99_ns = totals.times.percentile_ns(99.0).map(|ns| ns as f64).filter(|ns| *ns < mean_ms * 1e6);
+    let spread = p99_ns.map_or(String::new(), |ns| {
+        format!(" on average (99 % took at most {}: few took most of the time)", quantity(Some(ns / 1e9), "s"))
+    });
     Some(format!(
-        "Did {} operations a second and moved {} MiB/s with {} threads, {} an operation{durable}",
+        "Did {} operations a second and moved {} MiB/s with {} threads, {} an operation{spread}{durable}",
         count(rate),
         number(mib_per_s),
         totals.threads,

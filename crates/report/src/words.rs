@@ -210,7 +210,12 @@ fn clause(text: &str) -> &str {
 /// What came of the one load that was offered, in the workload's own words, and why that is no pass.
 fn came_of(row: &Row, headline: &str) -> String {
     let all = row.trials.len();
-    let whose = if all == 1 { String::new() } else { format!(" (the median trial of {all})") };
+    let whose = match all {
+        1 => String::new(),
+        _ if all % 2 == 1 => format!(" (the median trial of {all})"),
+        2 => " (one of 2 trials)".to_owned(),
+        _ => format!(" (one of the two middle trials of {all})"),
+    };
     let of_all =
         if row.agreeing == all { String::new() } else { format!(" in {} of {all} trials", row.agreeing) };
     let word = match row.verdict {

@@ -1,12 +1,13 @@
 //! Servers whose limit is known: the search finds it and names its cause.
 //!
 //! They are the ready plans with shorter holds, fewer confirmations (the disk plan: one variant) and a search
-//! from just below the known limit to just above it, so that each test takes about a minute.
+//! from just below the known limit to just above it, so that each test takes about a minute. Where it is a disk
+//! or a link, the CPUs are idle, and another such test may run.
 
 use std::fs;
 use std::time::Duration;
 
-use kagiri_tests::{World, alone, need_programs, need_root, undisturbed, workspace};
+use kagiri_tests::{MachineLock, World, alone, beside_others, need_programs, need_root, undisturbed, workspace};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
@@ -29,8 +30,7 @@ fn shortened(name: &str, first: u32, search_hold: &str, hold: &str, warm_up: Opt
 }
 
 /// Runs the plan until the result is as wanted, or was undisturbed by other programs, or attempts run out.
-fn search(plan: &Table, wanted: impl Fn(&Json) -> bool) -> Json {
-    let _alone = alone();
+fn search(_lock: MachineLock, plan: &Table, wanted: impl Fn(&Json) -> bool) -> Json {
     let measure = || {
         let world = World::new();
         world.write("plan.toml", plan.to_string());
@@ -61,7 +61,7 @@ fn a_slow_cpu_carries_five() {
     // The cost of a stream takes three loads that passed.
     let mut plan = shortened("cpu-limited.toml", 3, "6s", "8s", Some("2s"));
     plan["stream"]["max"] = 6.into();
-    let document = search(&plan, |it| found(it) == (5.0, "cpu") && cost(it).is_some_and(is_right));
+    let document = search(alone(), &plan, |it| found(it) == (5.0, "cpu") && cost(it).is_some_and(is_right));
     assert_eq!(found(&document), (5.0, "cpu"), "{}", document["limit"]);
     let cost = cost(&document).unwrap();
     assert!(is_right(cost), "44.8 ns per byte is about 14 % of a CPU per stream; found {cost}");
@@ -79,7 +79,7 @@ fn a_slow_disk_carries_four() {
         .as_array_mut()
         .expect("variants")
         .retain(|variant| variant["name"].as_str() == Some("ext3"));
-    let document = search(&plan, |it| found(it) == (4.0, "disk"));
+    let document = search(beside_others(), &plan, |it| found(it) == (4.0, "disk"));
     assert_eq!(found(&document), (4.0, "disk"), "{}", document["limit"]);
     assert_eq!(document["variants"][0]["name"], "ext3");
 }
@@ -96,7 +96,7 @@ fn a_narrow_link_carries_four() {
     let waited = |it: &serde_json::Value| {
         it["limit"]["evidence"].to_string().contains("the network limited the server's connections")
     };
-    let document = search(&plan, |it| found(it) == (4.0, "network") && is_confirmed(it) && waited(it));
+    let document = search(beside_others(), &plan, |it| found(it) == (4.0, "network") && is_confirmed(it) && waited(it));
     assert_eq!(found(&document), (4.0, "network"), "{}", document["limit"]);
     assert!(is_confirmed(&document) && waited(&document), "{}", document["limit"]);
 }
@@ -107,7 +107,7 @@ fn a_narrow_link_carries_four() {
 fn players_that_give_out_are_not_the_servers_fault() {
     let mut plan = shortened("player-limited.toml", 400, "3s", "4s", None);
     plan["stream"]["resolution_percent"] = 50.0.into();
-    let document = search(&plan, |it| found(it).1 == "player" && !verdicts(it).contains(&"fail"));
+    let document = search(alone(), &plan, |it| found(it).1 == "player" && !verdicts(it).contains(&"fail"));
     let verdicts = verdicts(&document);
     assert!(verdicts.contains(&"invalid") && !verdicts.contains(&"fail"), "{verdicts:?}");
     assert_eq!(document["limit"]["resource"], "player", "{}", document["limit"]);

@@ -52,7 +52,7 @@ const WITNESSES: [Witness; 3] = [
         counter: CPU_WAIT,
         from: 20.0,
         must_rise: true,
-        sentence: "the server's threads waited for a CPU for {}",
+        sentence: "the server's threads waited for a CPU for {} of the time, summed over threads",
     },
     Witness { counter: "other_cpu_percent", from: 50.0, must_rise: true, sentence: "other programs used {}" },
 ];
@@ -119,11 +119,16 @@ pub fn with_cpu_users(analysis: &Analysis, mut limit: Limit) -> Limit {
     limit
 }
 
-/// That several threads waited for a CPU, if it was more than one: no share of the time is above 100 %.
-fn waiting_threads(counter: &str, percent: f64) -> Option<String> {
-    (counter == CPU_WAIT && percent > 100.0).then(|| {
-        format!("{} of the server's threads waited for a CPU on average", format::number(percent / 100.0))
-    })
+/// How much CPU time was lost to what the witness counts.
+fn lost(witness: &Witness, percent: f64) -> String {
+    match witness.counter {
+        // No share of the time is above 100 %.
+        CPU_WAIT if percent > 100.0 => {
+            format!("{} of the server's threads waited for a CPU on average", format::number(percent / 100.0))
+        }
+        CPU_WAIT => witness.sentence.replace("{}", &format!("{} %", format::number(percent))),
+        _ => witness.sentence.replace("{}", &words::amount(Resource::Cpu, percent)),
+    }
 }
 
 fn against(analysis: &Analysis, witnesses: &[Witness]) -> Vec<Evidence> {
@@ -136,12 +141,11 @@ fn evidence(analysis: &Analysis, witness: &Witness) -> Option<Evidence> {
     if below.is_some_and(|below| value <= RISE * below) {
         return None;
     }
-    let lost = waiting_threads(witness.counter, value)
-        .unwrap_or_else(|| witness.sentence.replace("{}", &words::amount(Resource::Cpu, value)));
     let what = match analysis.measured.as_ref().and_then(|measured| measured.failed) {
         Some(_) => "may be why it failed",
-        None => "may be the cause",
+        None => "may be the cause instead",
     };
+    let lost = lost(witness, value);
     let statement = format!("at {} {lost}, which {what}", analysis.critical_text());
     Some(Evidence::counted(Resource::Cpu, statement).with(witness.counter, value))
 }
