@@ -52,7 +52,7 @@ const WITNESSES: [Witness; 3] = [
         counter: CPU_WAIT,
         from: 20.0,
         must_rise: true,
-        sentence: "the server's threads waited for a CPU for {} of the time, summed over threads",
+        sentence: "the server's threads waited for a CPU for {}",
     },
     Witness { counter: "other_cpu_percent", from: 50.0, must_rise: true, sentence: "other programs used {}" },
 ];
@@ -119,16 +119,20 @@ pub fn with_cpu_users(analysis: &Analysis, mut limit: Limit) -> Limit {
     limit
 }
 
+/// That several threads waited for a CPU, if it was more than one: no share of the time is above 100 %.
+fn waiting_threads(counter: &str, percent: f64) -> Option<String> {
+    (counter == CPU_WAIT && percent > 100.0).then(|| {
+        format!("{} of the server's threads waited for a CPU on average", format::number(percent / 100.0))
+    })
+}
+
 /// How much CPU time was lost to what the witness counts.
 fn lost(witness: &Witness, percent: f64) -> String {
-    match witness.counter {
-        // No share of the time is above 100 %.
-        CPU_WAIT if percent > 100.0 => {
-            format!("{} of the server's threads waited for a CPU on average", format::number(percent / 100.0))
-        }
-        CPU_WAIT => witness.sentence.replace("{}", &format!("{} %", format::number(percent))),
-        _ => witness.sentence.replace("{}", &words::amount(Resource::Cpu, percent)),
-    }
+    let amount = match witness.counter {
+        CPU_WAIT => format!("{} % of the time, summed over threads", format::number(percent)),
+        _ => words::amount(Resource::Cpu, percent),
+    };
+    waiting_threads(witness.counter, percent).unwrap_or_else(|| witness.sentence.replace("{}", &amount))
 }
 
 fn against(analysis: &Analysis, witnesses: &[Witness]) -> Vec<Evidence> {
