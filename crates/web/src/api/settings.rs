@@ -123,6 +123,8 @@ async fn set_for(app: &App, for_s: u64, words: Vec<std::ffi::OsString>) -> ApiRe
         began,
         until: began.checked_add(length).ok(),
         changes: record["settings"].as_array().into_iter().flatten().map(noted).collect(),
+        boot_id: sys::proc::boot_id(),
+        is_keeping: false,
         kept: None,
         put_back: None,
     };
@@ -179,7 +181,8 @@ async fn undo_one(app: Shared, id: String) -> ApiResult<Json<Value>> {
     view(&records, &id)
 }
 
-/// Leaves the settings until the next boot. They are restored for a moment: whoever has set them ends first.
+/// Leaves the settings until the next boot, except those that another program has changed. They are restored
+/// for a moment: whoever has set them ends first.
 pub async fn keep(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Json<Value>> {
     change(app, |app| keep_one(app, id)).await
 }
@@ -190,17 +193,53 @@ async fn keep_one(app: Shared, id: String) -> ApiResult<Json<Value>> {
     if !setting.process.is_running() {
         return Err(ApiError::conflict("these settings were restored already; set them again"));
     }
+    // Noted first: whatever fails from here on, they can be put back.
+    setting.is_keeping = true;
+    records.write(&setting)?;
     let process = setting.process;
     blocking(move || detached::end(process, END_WITHIN)).await?;
+    let ended = detached::document(&records.folder_of(&id));
+    let own = setting.changes.iter().filter(|one| records::has_value_before(ended.as_ref(), &one.name));
     let mut words = words!["tune", "set", "--keep", "--json"].to_vec();
-    words.extend(setting.changes.iter().map(|one| format!("{}={}", one.name, one.value).into()));
-    setting.kept = Some(app.program.json(&words, SET_WITHIN).await?);
-    records.write(&setting)?;
-    view(&records, &id)
+    let options = words.len();
+    words.extend(own.map(|one| format!("{}={}", one.name, one.value).into()));
+    let kept = match words.len() > options {
+        true => app.program.json(&words, SET_WITHIN).await,
+        false => Ok(json!({ "settings": [] })),
+    };
+    let noted = kept.and_then(|document| {
+        setting.kept = Some(document);
+        records.write(&setting)
+    });
+    match noted {
+        Ok(()) => view(&records, &id),
+        Err(error) => Err(revert_kept(&app, &records, setting, error).await),
+    }
+}
+
+/// Puts back what was set to stay, or may have been. Returns the error that is the reason.
+async fn revert_kept(app: &App, records: &Records, mut setting: Setting, mut reason: ApiError) -> ApiError {
+    match with_values_before(app, &setting).await {
+        Ok(document) => {
+            reason.message += "; the values before are back";
+            setting.put_back = Some(document);
+            // Without it they can be put back again, which changes nothing.
+            let _ = records.write(&setting);
+        }
+        Err(error) => reason.message += &format!("; they may still be set: {}", error.message),
+    }
+    reason
 }
 
 /// Gives settings that were kept their values before, except those that another program has changed since.
 async fn put_back(app: &App, records: &Records, mut setting: Setting) -> ApiResult<Json<Value>> {
+    setting.put_back = Some(with_values_before(app, &setting).await?);
+    records.write(&setting)?;
+    view(records, &setting.id)
+}
+
+/// See [`put_back`]. Returns what became of each.
+async fn with_values_before(app: &App, setting: &Setting) -> ApiResult<Value> {
     let now = listed(app).await?["settings"].take();
     let (own, changed): (Vec<&Change>, Vec<&Change>) =
         setting.to_put_back().partition(|one| value_of(&now, &one.name) == Some(one.value.as_str()));
@@ -222,9 +261,7 @@ async fn put_back(app: &App, records: &Records, mut setting: Setting) -> ApiResu
     let own = own.into_iter().map(|one| outcome_of(one, "not_restored"));
     let changed = changed.into_iter().map(|one| outcome_of(one, "left_alone"));
     let settings: Vec<Value> = own.chain(changed).collect();
-    setting.put_back = Some(json!({ "settings": settings }));
-    records.write(&setting)?;
-    view(records, &setting.id)
+    Ok(json!({ "settings": settings }))
 }
 
 /// The value of a setting in the list that `kagiri tune list` prints.
