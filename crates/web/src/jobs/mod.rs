@@ -209,9 +209,10 @@ impl Jobs {
         self.lock().values().cloned().collect()
     }
 
-    /// Ends a job: at once if it waits; else it keeps what was measured. A second stop ends its process at
-    /// once.
-    pub fn stop(&self, id: &str) -> ApiResult<Value> {
+    /// Ends a job: at once if it waits; else it keeps what was measured. `at_once`: one that is stopping gets a
+    /// second signal, which ends its process at once.
+    /// Errors: there is none, or it has ended.
+    pub fn stop(&self, id: &str, at_once: bool) -> ApiResult<Value> {
         {
             let mut all = self.lock();
             let job = all.get_mut(id).ok_or_else(|| unknown(id))?;
@@ -220,6 +221,8 @@ impl Jobs {
                     (job.state, job.ended) = (State::Interrupted, Some(Timestamp::now()));
                     job.message = Some("stopped before it began".to_owned());
                 }
+                // Another person has stopped it.
+                (State::Stopping, Some(_)) if !at_once => {}
                 (State::Running | State::Stopping, Some(process)) => {
                     sys::process::interrupt(process.pid, process.start_ticks).map_err(ApiError::internal)?;
                     job.state = State::Stopping;
