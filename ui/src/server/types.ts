@@ -154,7 +154,10 @@ export interface ComparedRow extends ComparedChange {
 export interface Comparison {
   /** Limits, settings and what else differs. */
   circumstances: string[];
-  verdict: Verdict;
+  /** On the second and later runs, each against the first. */
+  verdicts: Verdict[];
+  /** Results that more repetitions could decide. */
+  has_too_few: boolean;
   notes: string[];
   ids: string[];
   names: string[];

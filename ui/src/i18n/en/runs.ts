@@ -163,7 +163,7 @@ export const runs = {
       mixed: 'partly better, partly worse',
       unknown: 'cannot be told',
     } as Record<string, string>,
-    unknownHelp: 'Too few repetitions: run each with 5 repetitions or more, then compare again.',
+    tooFewHelp: 'Too few repetitions: run each with 5 repetitions or more, then compare again.',
     onlyChanged: 'Only what differs',
     nothingDiffers: 'No quantity differs by more than its noise.',
     intervalHelp:

@@ -161,7 +161,7 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
       mixed: '改善と悪化が混在',
       unknown: '判定できない',
     },
-    unknownHelp: '反復回数が足りません。それぞれ 5 回以上反復して測定し、もう一度比較してください。',
+    tooFewHelp: '反復回数が足りません。それぞれ 5 回以上反復して測定し、もう一度比較してください。',
     onlyChanged: '差がある項目だけを表示',
     nothingDiffers: '誤差を超えて異なる項目はありません。',
     intervalHelp:
