@@ -6,7 +6,7 @@ import { useWords } from '../i18n/index.ts';
 import { moment } from '../lib/format.ts';
 import { navigate } from '../lib/router.ts';
 import { AreaField, TextField } from '../parts/field.tsx';
-import { Empty, Loaded, Problem } from '../parts/states.tsx';
+import { Empty, Loaded, Loading, Problem } from '../parts/states.tsx';
 import { Tabs } from '../parts/tabs.tsx';
 import { address, patch, remove } from '../server/api.ts';
 import { useAction, useResource } from '../server/resource.ts';
@@ -96,13 +96,18 @@ export const canContinue = (row: RunRow): boolean =>
 /** The report runs its own script, without access to the console. */
 function Report({ row, path }: { row: RunRow; path: string }) {
   const t = useWords();
+  const [isLoaded, setIsLoaded] = useState(false);
   return (
-    <iframe
-      class="report"
-      title={`${t.run.report}: ${row.name}`}
-      src={address(`${path}/report`)}
-      sandbox="allow-scripts"
-    />
+    <>
+      {!isLoaded && <Loading />}
+      <iframe
+        class="report"
+        title={`${t.run.report}: ${row.name}`}
+        src={address(`${path}/report`)}
+        sandbox="allow-scripts"
+        onLoad={() => setIsLoaded(true)}
+      />
+    </>
   );
 }
 
