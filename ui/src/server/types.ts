@@ -201,8 +201,9 @@ export interface AppliedSettings {
   from_console: boolean;
   state: 'applied' | 'ended';
   began: string | null;
-  until: string | null;
   until_words: string | null;
+  /** By the server's clock. */
+  left_s: number | null;
   /** They were kept, and undoing gives them their values before. */
   can_be_put_back: boolean;
   changes: SettingChange[];

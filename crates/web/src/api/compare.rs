@@ -85,6 +85,8 @@ fn view(comparison: &Comparison, runs: &[Run]) -> Value {
             rows.push(row(ids, variant, Some(load), &found));
         }
     }
+    let of_run = |id: &String| verdict(&comparison.pairs, |pair| pair.b.run == *id);
+    let verdicts: Vec<&str> = ids.iter().skip(1).map(of_run).collect();
     let style = Style { colour: false, width: 100, unicode: true };
     json!({
         "ids": ids,
@@ -92,7 +94,7 @@ fn view(comparison: &Comparison, runs: &[Run]) -> Value {
         "words": differences(comparison, style),
         "circumstances": circumstances(comparison),
         "verdict": verdict(&comparison.pairs, |_| true),
-        "verdicts": ids.iter().skip(1).map(|id| verdict(&comparison.pairs, |pair| pair.b.run == *id)).collect::<Vec<_>>(),
+        "verdicts": verdicts,
         "has_too_few": comparison.pairs.iter().any(|pair| pair.result().has_too_few),
         "rows": rows,
         "notes": comparison.notes,

@@ -109,7 +109,10 @@ async fn of_plan(
         })?;
     }
     check_fleet(app, &plan.targets)?;
-    Ok(Ok(new_job(kind, plan, tags, Some(text))))
+    let mut new = new_job(kind, plan, tags, Some(text));
+    // Settings are tried on this machine.
+    new.targets.is_here |= matches!(new.kind, Kind::Tune(_));
+    Ok(Ok(new))
 }
 
 /// A job that measures what is left of a stored run.

@@ -51,6 +51,9 @@ pub async fn applied(State(app): State<Shared>) -> ApiResult<Json<Value>> {
 struct Asked {
     settings: Map<String, Value>,
     for_s: u64,
+    /// Although a job measures on this machine.
+    #[serde(default)]
+    while_measuring: bool,
 }
 
 impl Asked {
@@ -86,7 +89,11 @@ pub async fn set(State(app): State<Shared>, body: Bytes) -> ApiResult<Response> 
         return Err(ApiError::invalid(format!("there is no setting {wrong}"), Some("settings")));
     }
     words.extend(assignments.iter().map(std::ffi::OsString::from));
-    let set = change(app, move |app| async move { set_for(&app, asked.for_s, words).await }).await?;
+    let set = change(app, move |app| async move {
+        app.check_not_measuring(asked.while_measuring)?;
+        set_for(&app, asked.for_s, words).await
+    });
+    let set = set.await?;
     Ok((StatusCode::CREATED, Json(set)).into_response())
 }
 
@@ -197,7 +204,12 @@ async fn keep_one(app: Shared, id: String) -> ApiResult<Json<Value>> {
     setting.is_keeping = true;
     records.write(&setting)?;
     let process = setting.process;
-    blocking(move || detached::end(process, END_WITHIN)).await?;
+    if let Err(error) = blocking(move || detached::end(process, END_WITHIN)).await {
+        // It restores them when its time is over.
+        setting.is_keeping = false;
+        records.write(&setting)?;
+        return Err(error);
+    }
     let ended = detached::document(&records.folder_of(&id));
     let own = setting.changes.iter().filter(|one| records::has_value_before(ended.as_ref(), &one.name));
     let mut words = words!["tune", "set", "--keep", "--json"].to_vec();
@@ -280,6 +292,7 @@ fn view(records: &Records, id: &str) -> ApiResult<Json<Value>> {
             "began": null,
             "until": null,
             "until_words": "ended",
+            "left_s": null,
             "can_be_put_back": false,
             "changes": [],
             "record": null,
@@ -303,5 +316,5 @@ pub async fn advise(State(app): State<Shared>, body: Bytes) -> ApiResult<Json<Va
         return Err(ApiError::invalid(format!("write 1 to {ADVICE_S_MAX} s"), Some("for_s")));
     }
     let words = words!["tune", "advise", "--json", format!("--for={}s", asked.for_s)];
-    app.program.json(&words, Duration::from_secs(asked.for_s) + LIST_WITHIN).await.map(Json)
+    app.program.json_of_long(&words, Duration::from_secs(asked.for_s) + LIST_WITHIN).await.map(Json)
 }

@@ -128,7 +128,6 @@ export const runs = {
     saved: 'Saved.',
     export: 'Save as file',
     newTab: 'Report on its own',
-    again: 'Run it again',
     remove: 'Delete this run',
     removeSure: 'Delete this run and its measurements? This cannot be undone.',
     notFound: 'There is no run with this id. It may have been deleted.',

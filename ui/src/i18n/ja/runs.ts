@@ -126,7 +126,6 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
     saved: '保存しました。',
     export: 'ファイルに保存',
     newTab: 'レポートだけを表示',
-    again: 'もう一度測る',
     remove: 'この測定を削除',
     removeSure: 'この測定とそのデータを削除しますか。元に戻せません。',
     notFound: 'この ID の測定はありません。削除された可能性があります。',

@@ -157,6 +157,9 @@ impl Records {
             (true, None) => "until it is undone".to_owned(),
             (false, _) => "ended".to_owned(),
         };
+        let now = Timestamp::now();
+        let left = |until: Timestamp| until.duration_since(now).as_secs_f64().max(0.0);
+        let left_s = setting.until.filter(|_| is_applied).map(left);
         json!({
             "id": setting.id,
             "from_console": true,
@@ -164,6 +167,7 @@ impl Records {
             "began": setting.began.to_string(),
             "until": setting.until.map(|at| at.to_string()),
             "until_words": until_words,
+            "left_s": left_s,
             "can_be_put_back": setting.can_be_put_back(),
             "changes": setting.changes.iter().map(change).collect::<Vec<_>>(),
             "record": record,
@@ -176,8 +180,8 @@ fn of_name<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     document["settings"].as_array()?.iter().find(|one| one["name"] == name)
 }
 
-/// Whether the process that had set a setting ended with its value before: what another program has set is not
-/// overwritten. `document`: what this process printed at its end.
+/// Whether the process that had set a setting ended with its value before: what another program has set is
+/// not overwritten. `document`: what this process printed at its end.
 pub fn has_value_before(document: Option<&Value>, name: &str) -> bool {
     let outcome = document.and_then(|document| of_name(document, name)).map(|one| &one["outcome"]);
     outcome.is_some_and(|outcome| outcome == "restored" || outcome == "unchanged")
@@ -213,6 +217,7 @@ fn view_of_other(record: &Value) -> Option<Value> {
         "began": null,
         "until": null,
         "until_words": record["until"],
+        "left_s": null,
         "can_be_put_back": false,
         "changes": record["settings"].as_array()?.iter().map(change).collect::<Vec<_>>(),
         "record": record,
