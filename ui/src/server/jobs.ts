@@ -37,7 +37,9 @@ function start(): void {
   end = follow('/events', ['jobs', 'removed'], {
     onEvent: (name, data) => {
       const all = jobs.get() ?? [];
-      jobs.set(name === 'removed' ? all.filter((job) => job.id !== (data as Job).id) : withJob(all, data as Job));
+      jobs.set(
+        name === 'removed' ? all.filter((job) => job.id !== (data as Job).id) : withJob(all, data as Job),
+      );
     },
     // What changed while the connection was lost is in the list.
     onState: (state) => state === 'open' && reloadJobs(),

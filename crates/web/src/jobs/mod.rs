@@ -209,8 +209,8 @@ impl Jobs {
         self.lock().values().cloned().collect()
     }
 
-    /// Ends a job: at once if it waits; else it keeps what was measured. `at_once`: one that is stopping gets a
-    /// second signal, which ends its process at once.
+    /// Ends a job: at once if it waits; else it keeps what was measured. `at_once`: one that is stopping gets
+    /// a second signal, which ends its process at once.
     /// Errors: there is none, it has ended, or it waits and cannot be stored as stopped.
     pub fn stop(&self, id: &str, at_once: bool) -> ApiResult<Value> {
         {

@@ -113,7 +113,7 @@ fn foreign(jobs: &Jobs) -> Option<Foreign> {
 fn spawn(jobs: &Jobs, job: &mut Job) -> ApiResult<std::process::Child> {
     let folder = jobs.folder_of(&job.id);
     (job.state, job.began, job.message) = (State::Running, Some(Timestamp::now()), None);
-    // Before it begins: a job that is stored as waiting would be measured again after a restart of the server.
+    // Before it begins: one that is stored as waiting would be measured again after a restart of the server.
     files::write_job(&folder, job).map_err(|error| not_stored(&folder, &error))?;
     let mut command = jobs.program.command(arguments(jobs, job));
     // Its temporary files and relative paths are not this server's.
@@ -126,7 +126,8 @@ fn spawn(jobs: &Jobs, job: &mut Job) -> ApiResult<std::process::Child> {
         let start_ticks = sys::proc::start_ticks(std::path::Path::new("/"), pid)?;
         Ok((child, Process { pid, start_ticks }))
     };
-    let (child, process) = start().map_err(|error| ApiError::not_written("cannot start its process", &error))?;
+    let (child, process) =
+        start().map_err(|error| ApiError::not_written("cannot start its process", &error))?;
     job.process = Some(process);
     jobs.keep(job);
     Ok(child)
