@@ -255,7 +255,7 @@ mod tests {
         let within = Duration::from_secs(30);
         let mut open = Vec::new();
         for _ in 0..LONG_MAX {
-            // Nobody reads the rest.
+            // The rest is not read.
             open.push(program.stream(&script("echo begun; exec sleep 30"), within).await.unwrap());
         }
         assert_eq!(program.text(&script("echo undone"), within).await.unwrap(), "undone\n");
