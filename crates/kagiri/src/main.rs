@@ -38,7 +38,8 @@ fn main() -> ExitCode {
         Err(error) => return print_usage(&cli::with_visible_flag(error)),
     };
     run::registry::BUILT_IN.register_resources();
-    let done = cli.console.check().and_then(|()| match cli.console.address() {
+    let console = cli.console.check().and_then(|()| cli.console.drop_overridden());
+    let done = console.and_then(|()| match cli.console.address() {
         None => cli.command.run(cli::definition),
         Some(_) => cli.command.run_on(&cli.console, cli::definition),
     });

@@ -1,4 +1,4 @@
-//! Floor 4: settings of the kernel's network. What they mean and may be ([`catalogue`]), what the counters of
+//! Layer 4: settings of the kernel's network. What they mean and may be ([`catalogue`]), what the counters of
 //! this host show of them ([`observe`], [`advise`]), and whether a change makes a difference ([`statistics`],
 //! [`trials`]).
 //!

@@ -11,6 +11,8 @@ const FRESH: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub struct Agents {
     known: Mutex<Known>,
+    /// Held while they are listed.
+    pub listing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -18,6 +20,12 @@ struct Known {
     listed: Option<Instant>,
     agents: Vec<Agent>,
     problem: Option<String>,
+}
+
+impl Known {
+    fn is_fresh(&self) -> bool {
+        self.listed.is_some_and(|at| at.elapsed() < FRESH)
+    }
 }
 
 #[derive(Clone)]
@@ -37,9 +45,11 @@ impl Agents {
         self.lock().agents.clone()
     }
 
-    /// Agents that the last list had.
-    pub fn count(&self) -> usize {
-        self.lock().agents.iter().filter(|agent| agent.is_present).count()
+    /// Agents that the last list had; `None`: there is no fresh one.
+    pub fn count(&self) -> Option<usize> {
+        let known = self.lock();
+        let is_known = known.is_fresh() && known.problem.is_none();
+        is_known.then(|| known.agents.iter().filter(|agent| agent.is_present).count())
     }
 
     /// Why the last list could not be made.
@@ -48,7 +58,7 @@ impl Agents {
     }
 
     pub fn are_fresh(&self) -> bool {
-        self.lock().listed.is_some_and(|at| at.elapsed() < FRESH)
+        self.lock().is_fresh()
     }
 
     /// Takes over a list, or why there is none. An agent that was known before stays, as one that is lost.
@@ -81,14 +91,15 @@ mod tests {
     #[test]
     fn agent_that_left_is_lost_until_it_comes_back() {
         let agents = Agents::default();
+        assert_eq!(agents.count(), None);
         let names = |all: &[&str]| Ok(all.iter().map(|name| json!({ "name": name })).collect());
         agents.update(names(&["nas", "pc-1"]));
-        assert_eq!((agents.count(), agents.are_fresh()), (2, true));
+        assert_eq!((agents.count(), agents.are_fresh()), (Some(2), true));
         agents.update(names(&["pc-1"]));
-        assert_eq!((agents.count(), agents.all().len()), (1, 2));
+        assert_eq!((agents.count(), agents.all().len()), (Some(1), 2));
         agents.update(Err("the port is in use".to_owned()));
-        assert_eq!((agents.count(), agents.problem().is_some()), (1, true));
+        assert_eq!((agents.count(), agents.problem().is_some()), (None, true));
         agents.update(names(&["nas", "pc-1"]));
-        assert_eq!((agents.count(), agents.all().len(), agents.problem()), (2, 2, None));
+        assert_eq!((agents.count(), agents.all().len(), agents.problem()), (Some(2), 2, None));
     }
 }

@@ -96,6 +96,22 @@ impl App {
         })
     }
 
+    /// Errors: a job measures on this machine, and a change of it is not wanted meanwhile.
+    pub fn check_not_measuring(&self, is_wanted: bool) -> ApiResult<()> {
+        let jobs = self.jobs.snapshot();
+        match jobs.iter().find(|job| job.state.is_active() && job.targets.is_here) {
+            Some(job) if !is_wanted => {
+                let refusal = ApiError::conflict(format!(
+                    "job {} ('{}') measures on this machine, and a change now would falsify its results; \
+                     wait until it has ended, or do it all the same (\"while_measuring\": true)",
+                    job.id, job.name
+                ));
+                Err(ApiError { field: Some("while_measuring".to_owned()), ..refusal })
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub fn viewers(&self) -> usize {
         VIEWERS_MAX - self.viewers.available_permits()
     }

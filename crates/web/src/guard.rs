@@ -6,14 +6,13 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use jiff::Timestamp;
 
-use crate::app::Shared;
+use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::security::headers;
 
-pub const COOKIE: &str = "kagiri_session";
 /// A page of another origin cannot send it without this server's permission.
 const CSRF_HEADER: &str = "x-kagiri";
 /// Until the head of the answer; streams go on.
@@ -89,27 +88,25 @@ fn login(app: &Shared, headers: &HeaderMap) -> Login {
         return if is_right { Login::Token } else { Login::None };
     }
     let now_s = Timestamp::now().as_second();
-    match session(headers) {
+    match session(app, headers) {
         Some(session) if app.token.is_session(session, now_s) => Login::Cookie,
         _ => Login::None,
     }
 }
 
 /// The session of a request.
-pub fn session(headers: &HeaderMap) -> Option<&str> {
+pub fn session<'a>(app: &App, headers: &'a HeaderMap) -> Option<&'a str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+    pairs.find(|(name, _)| *name == app.token.cookie()).map(|(_, value)| value)
 }
 
 /// Gives errors of the framework, which are plain text, the form of all others.
 async fn in_words(response: Response) -> Response {
-    let is_json = response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    let kind = response.headers().get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let is_own = kind.starts_with(b"application/json") || kind.starts_with(b"text/html");
     let status = response.status();
-    if is_json || !(status.is_client_error() || status.is_server_error()) {
+    if is_own || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
     let (mut parts, body) = response.into_parts();

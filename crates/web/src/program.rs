@@ -17,8 +17,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::error::{ApiError, ApiResult};
 
-/// Commands at a time.
-const COMMANDS_MAX: usize = 6;
+/// Commands at a time that are short, such as those that undo something.
+const SHORT_MAX: usize = 6;
+/// Commands at a time that are long: those whose clients read slowly, or that watch for some time.
+const LONG_MAX: usize = 4;
 const SLOT_WITHIN: Duration = Duration::from_secs(20);
 const CHUNK_BYTES: usize = 64 * 1024;
 /// A larger document is no answer of the commands that are collected.
@@ -31,7 +33,8 @@ const END_WITHIN: Duration = Duration::from_secs(10);
 pub struct Program {
     path: PathBuf,
     data_dir: PathBuf,
-    slots: Arc<Semaphore>,
+    short: Arc<Semaphore>,
+    long: Arc<Semaphore>,
 }
 
 /// What a command printed, and how it ended.
@@ -58,8 +61,8 @@ impl Drop for Running {
 
 impl Program {
     pub fn new(path: &Path, data_dir: &Path) -> Self {
-        let slots = Arc::new(Semaphore::new(COMMANDS_MAX));
-        Self { path: path.to_owned(), data_dir: data_dir.to_owned(), slots }
+        let [short, long] = [SHORT_MAX, LONG_MAX].map(|max| Arc::new(Semaphore::new(max)));
+        Self { path: path.to_owned(), data_dir: data_dir.to_owned(), short, long }
     }
 
     /// A command on the same stored runs, without input.
@@ -73,22 +76,33 @@ impl Program {
     /// The JSON document of a command.
     /// Errors: it fails, with its own message; it does not end in time.
     pub async fn json(&self, arguments: &[OsString], within: Duration) -> ApiResult<Value> {
-        let answer = self.answer(arguments, within).await?;
+        let answer = self.answer(&self.short, arguments, within).await?;
+        serde_json::from_slice(&answer.stdout).map_err(|_| failure(&answer))
+    }
+
+    /// As [`Self::json`], of a command that takes long: short ones do not wait for it.
+    pub async fn json_of_long(&self, arguments: &[OsString], within: Duration) -> ApiResult<Value> {
+        let answer = self.answer(&self.long, arguments, within).await?;
         serde_json::from_slice(&answer.stdout).map_err(|_| failure(&answer))
     }
 
     /// The output of a command that succeeds.
     pub async fn text(&self, arguments: &[OsString], within: Duration) -> ApiResult<String> {
-        let answer = self.answer(arguments, within).await?;
+        let answer = self.answer(&self.short, arguments, within).await?;
         match answer.code {
             Some(0) => Ok(String::from_utf8_lossy(&answer.stdout).into_owned()),
             _ => Err(failure(&answer)),
         }
     }
 
-    async fn answer(&self, arguments: &[OsString], within: Duration) -> ApiResult<Answer> {
+    async fn answer(
+        &self,
+        slots: &Arc<Semaphore>,
+        arguments: &[OsString],
+        within: Duration,
+    ) -> ApiResult<Answer> {
         let collect = async {
-            let (mut pieces, _running) = self.start(arguments).await?;
+            let (mut pieces, _running) = self.start(slots, arguments).await?;
             let mut stdout = Vec::new();
             while let Some(piece) = pieces.recv().await {
                 match piece {
@@ -111,7 +125,7 @@ impl Program {
     /// What a command prints, as it prints it.
     /// Errors: it fails before it prints anything.
     pub async fn stream(&self, arguments: &[OsString], within: Duration) -> ApiResult<Body> {
-        let (mut pieces, running) = self.start(arguments).await?;
+        let (mut pieces, running) = self.start(&self.long, arguments).await?;
         let deadline = tokio::time::Instant::now() + within;
         let first = match tokio::time::timeout_at(deadline, pieces.recv()).await {
             Ok(Some(Piece::Chunk(chunk))) => chunk,
@@ -138,8 +152,12 @@ impl Program {
         Ok(Body::from_stream(futures_util::StreamExt::chain(first, rest)))
     }
 
-    async fn start(&self, arguments: &[OsString]) -> ApiResult<(mpsc::Receiver<Piece>, Running)> {
-        let slot = tokio::time::timeout(SLOT_WITHIN, Arc::clone(&self.slots).acquire_owned()).await;
+    async fn start(
+        &self,
+        slots: &Arc<Semaphore>,
+        arguments: &[OsString],
+    ) -> ApiResult<(mpsc::Receiver<Piece>, Running)> {
+        let slot = tokio::time::timeout(SLOT_WITHIN, Arc::clone(slots).acquire_owned()).await;
         let Ok(Ok(slot)) = slot else {
             return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is busy; try again"));
         };
@@ -229,6 +247,19 @@ pub(crate) use words;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn short_commands_do_not_wait_for_long_ones() {
+        let program = Program::new(Path::new("/bin/sh"), Path::new("/"));
+        let script = |text: &str| words!["-c", text];
+        let within = Duration::from_secs(30);
+        let mut open = Vec::new();
+        for _ in 0..LONG_MAX {
+            // The rest is not read.
+            open.push(program.stream(&script("echo begun; exec sleep 30"), within).await.unwrap());
+        }
+        assert_eq!(program.text(&script("echo undone"), within).await.unwrap(), "undone\n");
+    }
 
     #[test]
     fn message_is_the_last_error_of_a_command() {

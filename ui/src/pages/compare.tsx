@@ -80,7 +80,6 @@ function Compared({ comparison, runs }: ComparedProps) {
   const rows = measured.filter((row) => row.load === null || !isShort || isDifferent(row));
   const hasFailed = (id: string) => runs.get(id)?.state === 'failed';
   const isFailed = comparison.ids.some(hasFailed);
-  const isUnknown = comparison.verdict === 'unknown' && !isFailed;
   const names = namesOf(comparison);
   return (
     <>
@@ -104,7 +103,7 @@ function Compared({ comparison, runs }: ComparedProps) {
           </p>
         ) : null,
       )}
-      {isUnknown && <p>{t.compare.unknownHelp}</p>}
+      {comparison.has_too_few && !isFailed && <p>{t.compare.tooFewHelp}</p>}
       {comparison.notes.map((note) => (
         <p key={note} class="soft">
           {note}
@@ -129,18 +128,6 @@ function Compared({ comparison, runs }: ComparedProps) {
   );
 }
 
-/** What the results of one later run amount to, against the first run. Pure, so that it can be tested. */
-export function verdictOf(rows: readonly (ComparedRow | null)[], later: number): Verdict {
-  const results = rows.filter((row) => row !== null).filter((row) => row.load === null);
-  const verdicts = results.map((row) => (row.others[later] ?? row).verdict);
-  const has = (verdict: Verdict) => verdicts.includes(verdict);
-  if (has('better') && has('worse')) return 'mixed';
-  if (has('better')) return 'better';
-  if (has('worse')) return 'worse';
-  if (has('differs')) return 'differs';
-  return verdicts.length > 0 && verdicts.every((verdict) => verdict === 'equal') ? 'equal' : 'unknown';
-}
-
 /** A name for each run; runs of one name are told apart by their ids. */
 export function namesOf({ ids, names }: Pick<Comparison, 'ids' | 'names'>): string[] {
   return ids.map((id, at) => {
@@ -152,13 +139,13 @@ export function namesOf({ ids, names }: Pick<Comparison, 'ids' | 'names'>): stri
 /** The verdict on each later run in one sentence, then what else differs. */
 function Words({ comparison }: { comparison: Comparison }) {
   const t = useWords();
-  const { ids, rows, circumstances } = comparison;
+  const { ids, verdicts, circumstances } = comparison;
   const names = namesOf(comparison);
   return (
     <>
       {ids.slice(1).map((id, later) => (
         <p class="answer" key={id}>
-          {t.compare.says[verdictOf(rows, later)](names[later + 1] ?? id, names[0] ?? '')}
+          {t.compare.says[verdicts[later] ?? 'unknown'](names[later + 1] ?? id, names[0] ?? '')}
         </p>
       ))}
       {circumstances.length > 0 && (

@@ -6,7 +6,7 @@ import { useWords } from '../i18n/index.ts';
 import { moment } from '../lib/format.ts';
 import { navigate } from '../lib/router.ts';
 import { AreaField, TextField } from '../parts/field.tsx';
-import { Empty, Loaded, Problem } from '../parts/states.tsx';
+import { Empty, Loaded, Loading, Problem } from '../parts/states.tsx';
 import { Tabs } from '../parts/tabs.tsx';
 import { address, patch, remove } from '../server/api.ts';
 import { useAction, useResource } from '../server/resource.ts';
@@ -30,13 +30,26 @@ export function RunPage(props: { run: string }) {
             </Empty>
           );
         }
-        return <Stored row={row} path={path} />;
+        const onSave = (saved: Annotation) => {
+          rows.setData({ ...data, runs: data.runs.map((one) => (one === row ? { ...one, ...saved } : one)) });
+        };
+        return <Stored row={row} path={path} onSave={onSave} />;
       }}
     </Loaded>
   );
 }
 
-function Stored({ row, path }: { row: RunRow; path: string }) {
+/** Tags and note of a run. */
+type Annotation = Pick<RunRow, 'tags' | 'note'>;
+
+interface StoredProps {
+  row: RunRow;
+  path: string;
+  /** Takes over what the server has stored. */
+  onSave: (saved: Annotation) => void;
+}
+
+function Stored({ row, path, onSave }: StoredProps) {
   const t = useWords();
   return (
     <>
@@ -69,7 +82,7 @@ function Stored({ row, path }: { row: RunRow; path: string }) {
         tabs={[
           { name: 'report', title: t.run.report, show: () => <Report row={row} path={path} /> },
           { name: 'plan', title: t.run.plan, show: () => <PlanText path={path} /> },
-          { name: 'notes', title: t.run.notes, show: () => <Notes row={row} path={path} /> },
+          { name: 'notes', title: t.run.notes, show: () => <Notes row={row} path={path} onSave={onSave} /> },
         ]}
       />
     </>
@@ -83,13 +96,18 @@ export const canContinue = (row: RunRow): boolean =>
 /** The report runs its own script, without access to the console. */
 function Report({ row, path }: { row: RunRow; path: string }) {
   const t = useWords();
+  const [isLoaded, setIsLoaded] = useState(false);
   return (
-    <iframe
-      class="report"
-      title={`${t.run.report}: ${row.name}`}
-      src={address(`${path}/report`)}
-      sandbox="allow-scripts"
-    />
+    <>
+      {!isLoaded && <Loading />}
+      <iframe
+        class="report"
+        title={`${t.run.report}: ${row.name}`}
+        src={address(`${path}/report`)}
+        sandbox="allow-scripts"
+        onLoad={() => setIsLoaded(true)}
+      />
+    </>
   );
 }
 
@@ -103,13 +121,25 @@ export function tagsOf(text: string): string[] {
   return [...new Set(text.split(',').map((tag) => tag.trim()))].filter(Boolean);
 }
 
-function Notes({ row, path }: { row: RunRow; path: string }) {
+/** What a person has changed: another person may have changed the rest meanwhile. Pure, so that it can be tested. */
+export function changesOf(loaded: Annotation, edited: Annotation): Partial<Annotation> {
+  return {
+    ...(edited.tags.join() !== loaded.tags.join() && { tags: edited.tags }),
+    ...(edited.note !== loaded.note && { note: edited.note }),
+  };
+}
+
+function Notes({ row, path, onSave }: StoredProps) {
   const t = useWords();
   const [tags, setTags] = useState(row.tags.join(', '));
   const [note, setNote] = useState(row.note);
   const [isSaved, setIsSaved] = useState(false);
   const save = useAction(async () => {
-    await patch(path, { tags: tagsOf(tags), note });
+    const saved = await patch<Annotation>(path, changesOf(row, { tags: tagsOf(tags), note }));
+    onSave(saved);
+    // Not what was typed since.
+    setTags((now) => (now === tags ? saved.tags.join(', ') : now));
+    setNote((now) => (now === note ? saved.note : now));
     setIsSaved(true);
   });
   const erase = useAction(async () => {

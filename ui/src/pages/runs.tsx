@@ -10,7 +10,7 @@ import { JobProgress, JobState } from '../parts/progress.tsx';
 import { Badge, Empty, Loaded, Page, Problem } from '../parts/states.tsx';
 import { get, remove } from '../server/api.ts';
 import { isNotStored, isUnderWay, reloadJobs, useEndedJobs, useJobs } from '../server/jobs.ts';
-import { useAction, useDebounced, useResource } from '../server/resource.ts';
+import { toApiError, useAction, useDebounced, useResource } from '../server/resource.ts';
 import type { RunList, RunRow, Workload } from '../server/types.ts';
 import { ChangeAndRun } from './live/outcome.tsx';
 
@@ -172,6 +172,8 @@ function RunTable(props: { first: RunList; filter: Filter; reload: () => void })
     setSelected(changed);
   };
   const rows = [...props.first.runs, ...older];
+  // Runs that are not shown any more are not compared, and not deleted.
+  const visible = new Set(rows.map((run) => run.id).filter((id) => selected.has(id)));
   const columns = t.runs.columns;
   return (
     <>
@@ -188,7 +190,7 @@ function RunTable(props: { first: RunList; filter: Filter; reload: () => void })
         </thead>
         <tbody>
           {rows.map((run) => (
-            <Row key={run.id} run={run} isSelected={selected.has(run.id)} toggle={toggle} />
+            <Row key={run.id} run={run} isSelected={visible.has(run.id)} toggle={toggle} />
           ))}
         </tbody>
       </table>
@@ -198,9 +200,9 @@ function RunTable(props: { first: RunList; filter: Filter; reload: () => void })
           {t.runs.more}
         </button>
       )}
-      {selected.size > 0 && (
+      {visible.size > 0 && (
         <Selection
-          selected={selected}
+          selected={visible}
           clear={() => setSelected(new Set())}
           onRemoved={() => {
             setSelected(new Set());
@@ -260,6 +262,13 @@ export function LimitOf({ run }: { run: RunRow }) {
 /** Ids begin with the date and time in UTC, so that the older run comes first and is the baseline. */
 export const byAge = (ids: Iterable<string>): string[] => [...ids].sort();
 
+/** Another person may have removed it. */
+async function removeRun(id: string): Promise<void> {
+  await remove(`/runs/${encodeURIComponent(id)}`).catch((failure: unknown) => {
+    if (toApiError(failure).status !== 404) throw failure;
+  });
+}
+
 interface SelectionProps {
   selected: ReadonlySet<string>;
   clear: () => void;
@@ -270,8 +279,11 @@ function Selection(props: SelectionProps) {
   const t = useWords();
   const count = props.selected.size;
   const erase = useAction(async () => {
-    for (const id of props.selected) await remove(`/runs/${encodeURIComponent(id)}`);
-    props.onRemoved();
+    try {
+      for (const id of props.selected) await removeRun(id);
+    } finally {
+      props.onRemoved();
+    }
   });
   return (
     <div class="selection" role="status">

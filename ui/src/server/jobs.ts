@@ -23,7 +23,7 @@ export const isUnderWay = (job: Job): boolean =>
 export const isNotStored = (job: Pick<Job, 'state' | 'run'>): boolean =>
   job.state === 'failed' && job.run === null;
 
-/** Fetches the list: removed jobs have no event. */
+/** Fetches the list. */
 export function reloadJobs(): void {
   get<Job[]>('/jobs')
     .then((all) => jobs.set([...all].sort((a, b) => b.created.localeCompare(a.created))))
@@ -34,8 +34,13 @@ export function reloadJobs(): void {
 
 function start(): void {
   reloadJobs();
-  end = follow('/events', ['jobs'], {
-    onEvent: (_name, data) => jobs.set(withJob(jobs.get() ?? [], data as Job)),
+  end = follow('/events', ['jobs', 'removed'], {
+    onEvent: (name, data) => {
+      const all = jobs.get() ?? [];
+      jobs.set(
+        name === 'removed' ? all.filter((job) => job.id !== (data as Job).id) : withJob(all, data as Job),
+      );
+    },
     // What changed while the connection was lost is in the list.
     onState: (state) => state === 'open' && reloadJobs(),
   });

@@ -6,7 +6,7 @@ import { get, post } from './api.ts';
 export function tokenOf(text: string): string | null {
   const trimmed = text.trim();
   const found = /[#&?]token=([^&\s]+)/.exec(trimmed)?.[1];
-  if (found) return decodeURIComponent(found);
+  if (found) return found;
   return /^[\w.~-]{8,}$/.test(trimmed) ? trimmed : null;
 }
 

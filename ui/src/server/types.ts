@@ -154,7 +154,10 @@ export interface ComparedRow extends ComparedChange {
 export interface Comparison {
   /** Limits, settings and what else differs. */
   circumstances: string[];
-  verdict: Verdict;
+  /** On the second and later runs, each against the first. */
+  verdicts: Verdict[];
+  /** Results that more repetitions could decide. */
+  has_too_few: boolean;
   notes: string[];
   ids: string[];
   names: string[];
@@ -198,8 +201,9 @@ export interface AppliedSettings {
   from_console: boolean;
   state: 'applied' | 'ended';
   began: string | null;
-  until: string | null;
   until_words: string | null;
+  /** By the server's clock. */
+  left_s: number | null;
   /** They were kept, and undoing gives them their values before. */
   can_be_put_back: boolean;
   changes: SettingChange[];

@@ -5,19 +5,21 @@ import { en } from '../../src/i18n/en/index.ts';
 import { preferred } from '../../src/i18n/index.ts';
 import { ja } from '../../src/i18n/ja/index.ts';
 import { routeOf } from '../../src/lib/router.ts';
-import { isMeasured, namesOf, unitIn, verdictOf } from '../../src/pages/compare.tsx';
+import { isMeasured, namesOf, unitIn } from '../../src/pages/compare.tsx';
 import { chartsOf, groupOf, LiveModel } from '../../src/pages/live/model.ts';
 import { correctionOf, cpuUsers, hasMeasured, isBrokenOff } from '../../src/pages/live/outcome.tsx';
 import { planOptions } from '../../src/pages/new-run/start-from.tsx';
 import { sumOf } from '../../src/pages/qos/in-force.tsx';
+import { changesOf } from '../../src/pages/run.tsx';
 import { byAge } from '../../src/pages/runs.tsx';
 import { isChanged } from '../../src/pages/tune/setting-table.tsx';
 import { inGroups } from '../../src/parts/field.tsx';
 import { positionsOf } from '../../src/parts/intervals.tsx';
+import { overall } from '../../src/parts/progress.tsx';
 import { markedPage } from '../../src/parts/shell.tsx';
 import { isNotStored, withJob } from '../../src/server/jobs.ts';
 import { tokenOf } from '../../src/server/session.ts';
-import type { ComparedRow, Job, QosSocket, ReadyPlan, Verdict } from '../../src/server/types.ts';
+import type { Job, QosSocket, ReadyPlan } from '../../src/server/types.ts';
 
 test('addresses name pages', () => {
   assert.deepEqual(routeOf('/', ''), { page: 'home' });
@@ -35,6 +37,7 @@ test('a token is found in an address and in a pasted text', () => {
   assert.equal(tokenOf(' abcdefgh12 \n'), 'abcdefgh12');
   assert.equal(tokenOf('http://127.0.0.1:7890/'), null);
   assert.equal(tokenOf(''), null);
+  assert.equal(tokenOf('#token=%'), '%');
 });
 
 test('the language is the chosen one, else the first that the browser prefers', () => {
@@ -109,6 +112,39 @@ test('the model of a job is bounded and can restart', () => {
   assert.equal(model.job?.id, 'a');
 });
 
+test('each run of trials of settings has its own clock and numbers', () => {
+  const model = new LiveModel();
+  model.apply('job', { ...job('a', '1', 'running'), kind: 'tune', elapsed_s: 99, left_s: null, done: null });
+  for (const length of [30, 3]) {
+    model.apply('run', { run: 'r', unit: 'flows' });
+    model.apply('trial_began', { variant: 'v', load: 2, phase: 'search', elapsed_s: 0, left_s: 9 });
+    for (let at = 1; at <= length; at += 1) {
+      model.apply('progress', { done: 0.5, live: { a: 1 }, elapsed_s: at, left_s: 1 });
+    }
+    model.apply('trial', { trial: { number: 1 } });
+  }
+  assert.equal(model.ring.samples, 3);
+  assert.equal(new Set(model.trials.map((trial) => `${trial.run} ${trial.number}`)).size, 2);
+  const { elapsed_s, left_s, done } = model.current() ?? {};
+  assert.deepEqual([elapsed_s, left_s, done], [99, null, null]);
+});
+
+test('the share of a trial is not that of the whole run', () => {
+  const model = new LiveModel();
+  model.apply('job', { ...job('a', '1', 'running'), kind: 'run', elapsed_s: null, left_s: null, done: null });
+  model.apply('progress', { done: 0.9, live: {}, elapsed_s: 3, left_s: null });
+  const current = model.current();
+  assert.ok(current && overall(current) === null);
+});
+
+test('only what a person changed of tags and note is saved', () => {
+  const loaded = { tags: ['a', 'b'], note: 'old' };
+  assert.deepEqual(changesOf(loaded, { tags: ['a', 'b', 'c'], note: 'old' }), { tags: ['a', 'b', 'c'] });
+  assert.deepEqual(changesOf(loaded, { tags: ['a', 'b'], note: '' }), { note: '' });
+  assert.deepEqual(changesOf(loaded, { tags: [], note: 'new' }), { tags: [], note: 'new' });
+  assert.deepEqual(changesOf(loaded, loaded), {});
+});
+
 test('the rate of a class is unknown if that of a socket is', () => {
   const socket = (rate: number | null) => ({ asked_bit_per_s: rate }) as QosSocket;
   assert.equal(sumOf([socket(1), socket(2)], 'asked_bit_per_s'), 3);
@@ -128,21 +164,6 @@ test('intervals of a row have one scale', () => {
   assert.ok(a && b && a.low < a.high && a.high < b.value && b.low === b.high);
   assert.equal(c, null);
   assert.equal(positionsOf([{ value: 1, interval: null }])[0]?.value, 80);
-});
-
-const compared = (verdict: Verdict, load: number | null = null) =>
-  ({
-    load,
-    verdict,
-    others: [{ verdict, change_percent: null, change_interval: null }],
-  }) as unknown as ComparedRow;
-
-test('the verdict on a run is that of its results, not of single loads', () => {
-  assert.equal(verdictOf([compared('better'), compared('worse', 4)], 0), 'better');
-  assert.equal(verdictOf([compared('better'), compared('worse')], 0), 'mixed');
-  assert.equal(verdictOf([compared('equal'), null], 0), 'equal');
-  assert.equal(verdictOf([compared('equal'), compared('unknown')], 0), 'unknown');
-  assert.equal(verdictOf([], 0), 'unknown');
 });
 
 test('runs of one name are told apart by their ids', () => {

@@ -5,8 +5,10 @@ mod follow;
 mod run;
 mod source;
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::{Arg, Args, Command};
 use web::client::{Access, Client, ClientError, read_token, without_secrets};
 
@@ -83,6 +85,19 @@ impl ConsoleArgs {
     /// The console's address; `None`: the command is for this host.
     pub fn address(&self) -> Option<String> {
         self.console.clone().or_else(|| set(CONSOLE)).filter(|address| !address.is_empty())
+    }
+
+    /// Starts this program anew without the variable that `--console ''` overrides: the commands that it
+    /// starts are for this host, too.
+    /// Errors: it cannot be started.
+    pub fn drop_overridden(&self) -> Result<(), Failure> {
+        if self.address().is_some() || set(CONSOLE).is_none() {
+            return Ok(());
+        }
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let mut anew = std::process::Command::new(program);
+        let error = anew.args(std::env::args_os().skip(1)).env_remove(CONSOLE).exec();
+        Err(Failure::runtime(format!("cannot start this program without {CONSOLE}: {error}; unset it")))
     }
 
     /// Errors: options of a console without its address.

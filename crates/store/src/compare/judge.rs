@@ -45,6 +45,7 @@ pub(super) fn judge(meaning: Meaning<'_>, a: &[f64], b: &[f64], step: f64) -> Di
         },
         Some([low, _]) => (direction(meaning.better, low > 0.0), None),
     };
+    let has_too_few = change == Change::Unknown && (1..REPETITIONS_TELLING).contains(&a.len().min(b.len()));
     Difference {
         metric: meaning.metric.to_owned(),
         unit: meaning.unit.to_owned(),
@@ -56,6 +57,7 @@ pub(super) fn judge(meaning: Meaning<'_>, a: &[f64], b: &[f64], step: f64) -> Di
         interval,
         change,
         reason,
+        has_too_few,
     }
 }
 
@@ -139,7 +141,7 @@ pub(super) fn capacity(a: &VariantOutcome, b: &VariantOutcome) -> Difference {
     if *unit != b.capacity.unit {
         // Different things have no difference.
         (found.change, found.difference, found.difference_percent) = (Change::Unknown, None, None);
-        found.interval = None;
+        (found.interval, found.has_too_few) = (None, false);
         found.reason = Some(format!("the loads are counted in {unit} and in {}", b.capacity.unit));
         return found;
     }
@@ -158,7 +160,7 @@ pub(super) fn capacity(a: &VariantOutcome, b: &VariantOutcome) -> Difference {
         _ => None,
     };
     if let Some(hidden) = hidden {
-        found.change = Change::Unknown;
+        (found.change, found.has_too_few) = (Change::Unknown, false);
         found.reason = Some(hidden.to_owned());
     }
     found

@@ -94,6 +94,9 @@ pub struct Difference {
     pub change: Change,
     /// Why it cannot be decided, or what to keep in mind.
     pub reason: Option<String>,
+    /// Whether it cannot be decided because there are too few repetitions. Documents have the reason instead.
+    #[serde(skip)]
+    pub has_too_few: bool,
 }
 
 impl Difference {

@@ -240,3 +240,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn more_repetitions_are_advised_only_where_they_would_decide() {
+    let has_too_few = |repetitions: usize, is_open: bool| {
+        let side = |id: &str| {
+            let mut run = repeated(id, &[], &[4.0; 5][..repetitions]);
+            let outcome = &mut run.variants[0];
+            let all = outcome.repetitions.iter_mut().chain([&mut outcome.capacity]);
+            all.for_each(|capacity| capacity.interval[1] = (!is_open).then_some(5.0));
+            run
+        };
+        compare(&[side("a"), side("b")], &SPECS).pairs[0].result().has_too_few
+    };
+    assert!(has_too_few(1, false) && has_too_few(2, false));
+    // Both capacities are lower bounds, however often they are measured.
+    assert!(!has_too_few(5, false) && !has_too_few(5, true) && !has_too_few(2, true));
+}

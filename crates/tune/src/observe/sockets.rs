@@ -18,9 +18,6 @@ pub struct SocketUse {
     pub busy_us: u64,
     pub rwnd_limited_us: u64,
     pub sndbuf_limited_us: u64,
-    pub acked_bytes: u64,
-    pub received_bytes: u64,
-    pub retransmitted_segments: u64,
     /// Largest number of bytes seen that were written and not sent yet (`tcpi_notsent_bytes`).
     pub notsent_bytes_max: u64,
     /// The rate at which data arrived at the peer, as last seen.
@@ -48,9 +45,6 @@ struct Totals {
     busy_us: u64,
     rwnd_limited_us: u64,
     sndbuf_limited_us: u64,
-    acked_bytes: u64,
-    received_bytes: u64,
-    retransmitted_segments: u64,
     drops: u64,
 }
 
@@ -62,9 +56,6 @@ impl Totals {
             busy_us: info.busy_us.unwrap_or_default(),
             rwnd_limited_us: info.rwnd_limited_us.unwrap_or_default(),
             sndbuf_limited_us: info.sndbuf_limited_us.unwrap_or_default(),
-            acked_bytes: info.acked_bytes.unwrap_or_default(),
-            received_bytes: info.received_bytes.unwrap_or_default(),
-            retransmitted_segments: info.retransmits_total.unwrap_or_default().into(),
             drops: flow.memory.map_or(0, |memory| memory.drops.into()),
         }
     }
@@ -117,9 +108,6 @@ fn watch(watched: &mut HashMap<u64, Watched>, flow: &Flow, is_first: bool) {
     seen.busy_us = now.busy_us.saturating_sub(first.busy_us);
     seen.rwnd_limited_us = now.rwnd_limited_us.saturating_sub(first.rwnd_limited_us);
     seen.sndbuf_limited_us = now.sndbuf_limited_us.saturating_sub(first.sndbuf_limited_us);
-    seen.acked_bytes = now.acked_bytes.saturating_sub(first.acked_bytes);
-    seen.received_bytes = now.received_bytes.saturating_sub(first.received_bytes);
-    seen.retransmitted_segments = now.retransmitted_segments.saturating_sub(first.retransmitted_segments);
     seen.drops = now.drops.saturating_sub(first.drops);
     if let Some(info) = &flow.tcp {
         seen.notsent_bytes_max = seen.notsent_bytes_max.max(info.notsent_bytes.unwrap_or_default().into());
@@ -140,9 +128,6 @@ fn unused(flow: &Flow) -> SocketUse {
         busy_us: 0,
         rwnd_limited_us: 0,
         sndbuf_limited_us: 0,
-        acked_bytes: 0,
-        received_bytes: 0,
-        retransmitted_segments: 0,
         notsent_bytes_max: 0,
         delivery_bytes_per_s: None,
         rtt_min_us: None,

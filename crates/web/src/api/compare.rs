@@ -85,13 +85,17 @@ fn view(comparison: &Comparison, runs: &[Run]) -> Value {
             rows.push(row(ids, variant, Some(load), &found));
         }
     }
+    let of_run = |id: &String| verdict(&comparison.pairs, |pair| pair.b.run == *id);
+    let verdicts: Vec<&str> = ids.iter().skip(1).map(of_run).collect();
     let style = Style { colour: false, width: 100, unicode: true };
     json!({
         "ids": ids,
         "names": runs.iter().map(|run| &run.name).collect::<Vec<_>>(),
         "words": differences(comparison, style),
         "circumstances": circumstances(comparison),
-        "verdict": verdict(comparison),
+        "verdict": verdict(&comparison.pairs, |_| true),
+        "verdicts": verdicts,
+        "has_too_few": comparison.pairs.iter().any(|pair| pair.result().has_too_few),
         "rows": rows,
         "notes": comparison.notes,
     })
@@ -146,14 +150,16 @@ fn change(difference: Option<&Difference>) -> Value {
     })
 }
 
-/// What the results of all pairs amount to.
-fn verdict(comparison: &Comparison) -> &'static str {
-    let changes: Vec<Change> = comparison.pairs.iter().map(|pair| pair.result().change).collect();
+/// What the results of some pairs amount to.
+fn verdict(pairs: &[Pair], is_meant: impl Fn(&Pair) -> bool) -> &'static str {
+    let changes: Vec<Change> =
+        pairs.iter().filter(|pair| is_meant(pair)).map(|pair| pair.result().change).collect();
     let has = |change: Change| changes.contains(&change);
     match (has(Change::Better), has(Change::Worse)) {
         (true, true) => "mixed",
         (true, false) => "better",
         (false, true) => "worse",
+        (false, false) if has(Change::Differs) => "differs",
         (false, false) if !changes.is_empty() && changes.iter().all(|change| *change == Change::Equal) => {
             "equal"
         }

@@ -68,6 +68,5 @@ fn first(app: &Shared) -> Bytes {
     for job in jobs.iter().take(JOBS_FIRST).rev() {
         text += &frame(None, "jobs", &job.to_string());
     }
-    text += &frame(None, "hosts", &super::hosts::known(app).to_string());
     text.into()
 }

@@ -33,6 +33,11 @@ async fn refresh(app: &App) {
     if app.fleet.is_empty() || app.agents.are_fresh() {
         return;
     }
+    // Another request may be listing them.
+    let _listing = app.agents.listing.lock().await;
+    if app.agents.are_fresh() {
+        return;
+    }
     // Only one process can listen for them.
     let Some(_lock) = app.jobs.lock_fleet() else { return };
     let mut words = words!["fleet", "list", "--json", format!("--wait={WAIT_S}s")].to_vec();
@@ -43,7 +48,7 @@ async fn refresh(app: &App) {
 }
 
 /// This machine and the agents, as they were last seen.
-pub fn known(app: &App) -> Value {
+fn known(app: &App) -> Value {
     let jobs = app.jobs.snapshot();
     let active: Vec<_> = jobs.iter().filter(|job| job.state.is_active()).collect();
     let own = active.iter().find(|job| job.targets.is_here).map(|job| &job.id);
@@ -63,13 +68,16 @@ pub fn known(app: &App) -> Value {
     all.extend(app.agents.all().iter().map(|agent| {
         let about = &agent.description;
         let uses = |name: &String| about["name"] == name.as_str();
-        let running = active.iter().find(|job| job.targets.is_any || job.targets.hosts.iter().any(uses));
+        let named = active.iter().find(|job| job.targets.hosts.iter().any(uses));
+        // A job of any agents uses those that are there.
+        let any = active.iter().find(|job| job.targets.is_any && agent.is_present);
+        let running = named.or(any);
         let is_busy = running.is_some() || !about["busy"].is_null();
         json!({
             "name": about["name"],
             "is_this": false,
             "address": about["address"],
-            "state": state(agent.is_present || running.is_some(), is_busy),
+            "state": state(agent.is_present || named.is_some(), is_busy),
             "version": about["kagiri"],
             "cores": null,
             "kernel": about["kernel"],

@@ -109,7 +109,10 @@ async fn of_plan(
         })?;
     }
     check_fleet(app, &plan.targets)?;
-    Ok(Ok(new_job(kind, plan, tags, Some(text))))
+    let mut new = new_job(kind, plan, tags, Some(text));
+    // Settings are tried on this machine.
+    new.targets.is_here |= matches!(new.kind, Kind::Tune(_));
+    Ok(Ok(new))
 }
 
 /// A job that measures what is left of a stored run.
@@ -159,9 +162,18 @@ fn renamed(text: &str, name: &str) -> ApiResult<String> {
     to_toml(&Value::Object(table)).map_err(|why| ApiError::invalid(why, Some("name")))
 }
 
-pub async fn stop(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Response> {
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct AskedStop {
+    /// End the process of a job that is stopping.
+    #[serde(default)]
+    at_once: bool,
+}
+
+pub async fn stop(State(app): State<Shared>, Path(id): Path<String>, body: Bytes) -> ApiResult<Response> {
+    let asked: AskedStop = if body.is_empty() { AskedStop::default() } else { read(&body)? };
     let jobs = app.jobs.clone();
-    let view = blocking(move || jobs.stop(&id)).await?;
+    let view = blocking(move || jobs.stop(&id, asked.at_once)).await?;
     Ok((StatusCode::ACCEPTED, Json(view)).into_response())
 }
 

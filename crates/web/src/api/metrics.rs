@@ -40,8 +40,8 @@ pub async fn show(State(app): State<Shared>) -> impl IntoResponse {
         });
     }
     live_numbers(&mut page, &jobs);
-    family(&mut page, "agents", "gauge", "Agents in the last list.", |add| {
-        add(&[], number(app.agents.count()));
+    family(&mut page, "agents", "gauge", "Agents in the last list, if it is at most 10 s old.", |add| {
+        app.agents.count().into_iter().for_each(|count| add(&[], number(count)));
     });
     family(&mut page, "viewers", "gauge", "Open streams of events.", |add| add(&[], number(app.viewers())));
     family(&mut page, "http_requests_total", "counter", "Requests to the console.", |add| {

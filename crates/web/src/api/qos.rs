@@ -82,6 +82,9 @@ struct Applied {
     replace: bool,
     /// The process of the policy that the caller knows to be in force there, and replaces.
     replaces: Option<i64>,
+    /// Although a job measures on this machine.
+    #[serde(default)]
+    while_measuring: bool,
 }
 
 pub async fn apply(State(app): State<Shared>, body: Bytes) -> ApiResult<Response> {
@@ -94,6 +97,7 @@ pub async fn apply(State(app): State<Shared>, body: Bytes) -> ApiResult<Response
 }
 
 async fn replace(app: Shared, asked: Applied) -> ApiResult<Value> {
+    app.check_not_measuring(asked.while_measuring)?;
     // Without root it fails here, before anything is made.
     let all = status(&app).await?;
     let checked = judged(&app, asked.toml.clone()).await?;
@@ -195,6 +199,10 @@ struct Cleared {
 
 pub async fn clear(State(app): State<Shared>, body: Bytes) -> ApiResult<Json<Value>> {
     let asked: Cleared = read(&body)?;
+    change(app, |app| clear_one(app, asked)).await
+}
+
+async fn clear_one(app: Shared, asked: Cleared) -> ApiResult<Json<Value>> {
     let all = status(&app).await?;
     let process = in_force(&all, &asked.interface, asked.pid)?.ok_or_else(|| {
         ApiError::not_found(format!("no policy is in force on {}; it may have ended", asked.interface))

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
-use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use http::{HeaderMap, StatusCode, header};
+use jiff::Timestamp;
 use report::terminal::Entry;
 use run::registry::BUILT_IN;
 use serde::Deserialize;
@@ -49,23 +50,49 @@ impl Wanted {
     }
 }
 
+/// The last run of a page. It may have been deleted when the next page is asked for.
+struct Before {
+    began: Timestamp,
+    id: String,
+}
+
+impl Before {
+    fn text(last: &RunSummary) -> String {
+        format!("{}@{}", last.started_at.as_microsecond(), last.run)
+    }
+
+    fn read(text: &str) -> ApiResult<Self> {
+        let parts = text.split_once('@').and_then(|(at, id)| {
+            let began = Timestamp::from_microsecond(at.parse().ok()?).ok()?;
+            Some(Self { began, id: id.to_owned() })
+        });
+        parts.ok_or_else(|| {
+            ApiError::invalid("write the 'next' of another page, or leave it out", Some("before"))
+        })
+    }
+
+    /// In the order of the list: newest first.
+    fn is_after(&self, run: &RunSummary) -> bool {
+        (run.started_at, &run.run) < (self.began, &self.id)
+    }
+}
+
 pub async fn list(State(app): State<Shared>, Query(wanted): Query<Wanted>) -> ApiResult<Json<Value>> {
     if wanted.q.as_ref().is_some_and(|q| q.len() > WORDS_BYTES_MAX) {
         return Err(ApiError::invalid(format!("write at most {WORDS_BYTES_MAX} bytes"), Some("q")));
     }
     let limit = wanted.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let before = wanted.before.as_deref().map(Before::read).transpose()?;
     let listed = app.with_store(move |store| {
         let annotations = store.annotations()?;
         let none = Annotation::default();
         let of = |run: &RunSummary| annotations.get(&run.run).unwrap_or(&none);
         let all = store.list(&Filter::default())?;
-        let begin = match &wanted.before {
-            Some(before) => all.iter().position(|run| run.run == *before).map_or(all.len(), |at| at + 1),
-            None => 0,
-        };
-        let mut found = all[begin..].iter().filter(|run| wanted.matches(run, of(run))).cloned();
+        let is_older = |run: &RunSummary| before.as_ref().is_none_or(|before| before.is_after(run));
+        let is_wanted = |run: &&RunSummary| is_older(run) && wanted.matches(run, of(run));
+        let mut found = all.iter().filter(is_wanted).cloned();
         let mut page: Vec<RunSummary> = found.by_ref().take(limit).collect();
-        let next = found.next().and(page.last().map(|run| run.run.clone()));
+        let next = found.next().and(page.last().map(Before::text));
         for run in &mut page {
             run::recover::complete_summary(store, run, &BUILT_IN)?;
         }
@@ -156,12 +183,28 @@ pub async fn remove(State(app): State<Shared>, Path(id): Path<String>) -> ApiRes
     removed.await.unwrap_or_else(|_| Err(failed())).map(|_| StatusCode::NO_CONTENT)
 }
 
-pub async fn report(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Response> {
-    let id = known(&app, id).await?;
-    let body = app.program.stream(&words!["report", "--output", "-", "--", id], DOCUMENT_WITHIN).await?;
-    let mut response = ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], body).into_response();
+pub async fn report(State(app): State<Shared>, Path(id): Path<String>, headers: HeaderMap) -> Response {
+    let page = async {
+        let id = known(&app, id).await?;
+        app.program.stream(&words!["report", "--output", "-", "--", id], DOCUMENT_WITHIN).await
+    };
+    let accepted = headers.get(header::ACCEPT).and_then(|kinds| kinds.to_str().ok());
+    let is_frame = accepted.is_some_and(|kinds| kinds.contains("text/html"));
+    let mut response = match page.await {
+        Ok(body) => Html(body).into_response(),
+        Err(error) if is_frame => (error.status, Html(problem_page(&error.message))).into_response(),
+        Err(error) => return error.into_response(),
+    };
     set_report(response.headers_mut());
-    Ok(response)
+    response
+}
+
+/// An error in the frame of a report.
+fn problem_page(message: &str) -> String {
+    let text = message.replace('&', "&amp;").replace('<', "&lt;");
+    format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>kagiri</title><p>{text}</p></html>"
+    )
 }
 
 #[derive(Deserialize, Default)]
@@ -208,14 +251,13 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn words_of_a_search_are_all_found_in_name_id_note_or_tags() {
-        let run = RunSummary {
-            run: "20261127-1".into(),
+    fn summary(id: &str, began_s: i64) -> RunSummary {
+        RunSummary {
+            run: id.into(),
             name: "Two Servers".into(),
             workload: "stream".into(),
             state: State::Complete,
-            started_at: jiff::Timestamp::UNIX_EPOCH,
+            started_at: Timestamp::from_second(began_s).unwrap(),
             ended_at: None,
             capacity: None,
             interval: [None; 2],
@@ -225,7 +267,27 @@ mod tests {
             certainty: Certainty::Unknown,
             trials: 1,
             is_evaluated: true,
-        };
+        }
+    }
+
+    #[test]
+    fn next_page_is_found_though_the_last_run_of_the_page_was_deleted() {
+        let (old, deleted, young) = (summary("b", 5), summary("a", 6), summary("z", 6));
+        let before = Before::read(&Before::text(&deleted)).unwrap();
+        assert!(before.is_after(&old) && !before.is_after(&deleted) && !before.is_after(&young));
+        for wrong in ["", "a", "x@a", "99999999999999999999@a"] {
+            assert!(Before::read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn report_that_fails_says_so_as_text() {
+        assert!(problem_page("no run <x> & y").contains("<p>no run &lt;x> &amp; y</p>"));
+    }
+
+    #[test]
+    fn words_of_a_search_are_all_found_in_name_id_note_or_tags() {
+        let run = summary("20261127-1", 0);
         let annotation = Annotation { tags: vec!["night".into()], note: "after the Update".into() };
         let matches = |q: &str, tag: Option<&str>, workload: Option<&str>| {
             let own = |text: Option<&str>| text.map(str::to_owned);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::app::{App, Shared};
 use crate::error::{ApiError, ApiResult, read};
-use crate::guard::{COOKIE, session};
+use crate::guard::session;
 use crate::json::Json;
 use crate::security::SESSION_S;
 
@@ -38,7 +38,7 @@ pub async fn open(State(app): State<Shared>, body: Bytes) -> ApiResult<Response>
 }
 
 pub async fn close(State(app): State<Shared>, headers: HeaderMap) -> Response {
-    if let Some(session) = session(&headers) {
+    if let Some(session) = session(&app, &headers) {
         app.token.end_session(session, Timestamp::now().as_second());
     }
     with_cookie(&app, "", 0)
@@ -46,6 +46,7 @@ pub async fn close(State(app): State<Shared>, headers: HeaderMap) -> Response {
 
 fn with_cookie(app: &App, session: &str, age_s: i64) -> Response {
     let secure = if app.is_tls { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age_s}{secure}");
+    let name = app.token.cookie();
+    let cookie = format!("{name}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age_s}{secure}");
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
 }

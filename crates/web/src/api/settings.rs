@@ -51,6 +51,9 @@ pub async fn applied(State(app): State<Shared>) -> ApiResult<Json<Value>> {
 struct Asked {
     settings: Map<String, Value>,
     for_s: u64,
+    /// Although a job measures on this machine.
+    #[serde(default)]
+    while_measuring: bool,
 }
 
 impl Asked {
@@ -86,7 +89,11 @@ pub async fn set(State(app): State<Shared>, body: Bytes) -> ApiResult<Response> 
         return Err(ApiError::invalid(format!("there is no setting {wrong}"), Some("settings")));
     }
     words.extend(assignments.iter().map(std::ffi::OsString::from));
-    let set = change(app, move |app| async move { set_for(&app, asked.for_s, words).await }).await?;
+    let set = change(app, move |app| async move {
+        app.check_not_measuring(asked.while_measuring)?;
+        set_for(&app, asked.for_s, words).await
+    });
+    let set = set.await?;
     Ok((StatusCode::CREATED, Json(set)).into_response())
 }
 
@@ -123,6 +130,8 @@ async fn set_for(app: &App, for_s: u64, words: Vec<std::ffi::OsString>) -> ApiRe
         began,
         until: began.checked_add(length).ok(),
         changes: record["settings"].as_array().into_iter().flatten().map(noted).collect(),
+        boot_id: sys::proc::boot_id(),
+        is_keeping: false,
         kept: None,
         put_back: None,
     };
@@ -179,7 +188,8 @@ async fn undo_one(app: Shared, id: String) -> ApiResult<Json<Value>> {
     view(&records, &id)
 }
 
-/// Leaves the settings until the next boot. They are restored for a moment: whoever has set them ends first.
+/// Leaves the settings until the next boot, except those that another program has changed. They are restored
+/// for a moment: whoever has set them ends first.
 pub async fn keep(State(app): State<Shared>, Path(id): Path<String>) -> ApiResult<Json<Value>> {
     change(app, |app| keep_one(app, id)).await
 }
@@ -190,17 +200,58 @@ async fn keep_one(app: Shared, id: String) -> ApiResult<Json<Value>> {
     if !setting.process.is_running() {
         return Err(ApiError::conflict("these settings were restored already; set them again"));
     }
-    let process = setting.process;
-    blocking(move || detached::end(process, END_WITHIN)).await?;
-    let mut words = words!["tune", "set", "--keep", "--json"].to_vec();
-    words.extend(setting.changes.iter().map(|one| format!("{}={}", one.name, one.value).into()));
-    setting.kept = Some(app.program.json(&words, SET_WITHIN).await?);
+    // Noted first: whatever fails from here on, they can be put back.
+    setting.is_keeping = true;
     records.write(&setting)?;
-    view(&records, &id)
+    let process = setting.process;
+    if let Err(error) = blocking(move || detached::end(process, END_WITHIN)).await {
+        // It restores them when its time is over.
+        setting.is_keeping = false;
+        records.write(&setting)?;
+        return Err(error);
+    }
+    let ended = detached::document(&records.folder_of(&id));
+    let own = setting.changes.iter().filter(|one| records::has_value_before(ended.as_ref(), &one.name));
+    let mut words = words!["tune", "set", "--keep", "--json"].to_vec();
+    let options = words.len();
+    words.extend(own.map(|one| format!("{}={}", one.name, one.value).into()));
+    let kept = match words.len() > options {
+        true => app.program.json(&words, SET_WITHIN).await,
+        false => Ok(json!({ "settings": [] })),
+    };
+    let noted = kept.and_then(|document| {
+        setting.kept = Some(document);
+        records.write(&setting)
+    });
+    match noted {
+        Ok(()) => view(&records, &id),
+        Err(error) => Err(revert_kept(&app, &records, setting, error).await),
+    }
+}
+
+/// Puts back what was set to stay, or may have been. Returns the error that is the reason.
+async fn revert_kept(app: &App, records: &Records, mut setting: Setting, mut reason: ApiError) -> ApiError {
+    match with_values_before(app, &setting).await {
+        Ok(document) => {
+            reason.message += "; the values before are back";
+            setting.put_back = Some(document);
+            // Without it they can be put back again, which changes nothing.
+            let _ = records.write(&setting);
+        }
+        Err(error) => reason.message += &format!("; they may still be set: {}", error.message),
+    }
+    reason
 }
 
 /// Gives settings that were kept their values before, except those that another program has changed since.
 async fn put_back(app: &App, records: &Records, mut setting: Setting) -> ApiResult<Json<Value>> {
+    setting.put_back = Some(with_values_before(app, &setting).await?);
+    records.write(&setting)?;
+    view(records, &setting.id)
+}
+
+/// See [`put_back`]. Returns what became of each.
+async fn with_values_before(app: &App, setting: &Setting) -> ApiResult<Value> {
     let now = listed(app).await?["settings"].take();
     let (own, changed): (Vec<&Change>, Vec<&Change>) =
         setting.to_put_back().partition(|one| value_of(&now, &one.name) == Some(one.value.as_str()));
@@ -222,9 +273,7 @@ async fn put_back(app: &App, records: &Records, mut setting: Setting) -> ApiResu
     let own = own.into_iter().map(|one| outcome_of(one, "not_restored"));
     let changed = changed.into_iter().map(|one| outcome_of(one, "left_alone"));
     let settings: Vec<Value> = own.chain(changed).collect();
-    setting.put_back = Some(json!({ "settings": settings }));
-    records.write(&setting)?;
-    view(records, &setting.id)
+    Ok(json!({ "settings": settings }))
 }
 
 /// The value of a setting in the list that `kagiri tune list` prints.
@@ -243,6 +292,7 @@ fn view(records: &Records, id: &str) -> ApiResult<Json<Value>> {
             "began": null,
             "until": null,
             "until_words": "ended",
+            "left_s": null,
             "can_be_put_back": false,
             "changes": [],
             "record": null,
@@ -266,5 +316,5 @@ pub async fn advise(State(app): State<Shared>, body: Bytes) -> ApiResult<Json<Va
         return Err(ApiError::invalid(format!("write 1 to {ADVICE_S_MAX} s"), Some("for_s")));
     }
     let words = words!["tune", "advise", "--json", format!("--for={}s", asked.for_s)];
-    app.program.json(&words, Duration::from_secs(asked.for_s) + LIST_WITHIN).await.map(Json)
+    app.program.json_of_long(&words, Duration::from_secs(asked.for_s) + LIST_WITHIN).await.map(Json)
 }

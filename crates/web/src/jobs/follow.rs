@@ -127,6 +127,10 @@ impl<'a> Follower<'a> {
         let (run, tags) = {
             let mut all = self.jobs.lock();
             let Some(job) = all.get_mut(self.id) else { return };
+            if matches!(job.kind, Kind::Tune(_)) {
+                let text = fs::read(files::stdout_file(&folder)).unwrap_or_default();
+                job.answer = serde_json::from_slice(&text).ok();
+            }
             (job.state, job.message) = how_it_ended(job, code, &stderr);
             (job.ended, job.process, job.exit_code) = (Some(Timestamp::now()), None, code);
             // One that was to continue a stored run has that, whenever it failed.
@@ -135,10 +139,6 @@ impl<'a> Follower<'a> {
                 _ => None,
             };
             job.run = stored.or_else(continued);
-            if matches!(job.kind, Kind::Tune(_)) {
-                let text = fs::read(files::stdout_file(&folder)).unwrap_or_default();
-                job.answer = serde_json::from_slice(&text).ok();
-            }
             self.jobs.keep(job);
             (job.run.clone(), job.tags.clone())
         };
@@ -165,7 +165,12 @@ fn how_it_ended(job: &Job, code: Option<i32>, stderr: &str) -> (State, Option<St
         let failure = job.live.run_failure.clone();
         Some(failure.unwrap_or_else(|| message_of(stderr)))
     };
-    match (code, job.live.run_state.as_deref()) {
+    let run_state = match (&job.kind, code, job.live.run_state.as_deref()) {
+        // Other runs were to follow, unless it has answered.
+        (Kind::Tune(_), None, Some("complete")) if job.answer.is_none() => None,
+        (.., state) => state,
+    };
+    match (code, run_state) {
         (Some(INTERRUPTED), _) | (_, Some("interrupted")) => {
             let words = match job.live.trials {
                 0 => "stopped before a trial ended",
@@ -186,5 +191,34 @@ fn how_it_ended(job: &Job, code: Option<i32>, stderr: &str) -> (State, Option<St
             Some("its process ended before the run did; finished trials are stored".to_owned()),
         ),
         _ => (State::Failed, error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::config::TuneOptions;
+
+    #[test]
+    fn tune_auto_that_was_killed_between_its_runs_has_not_ended() {
+        let job = |answer: Option<Value>, events: &[Value]| {
+            let mut job = Job::queued_for_tests(Kind::Tune(TuneOptions::default()));
+            (job.state, job.answer) = (State::Running, answer);
+            events.iter().for_each(|event| job.live.take(event));
+            job
+        };
+        let complete = json!({ "event": "end", "state": "complete" });
+        let next = json!({ "event": "run", "run": "b", "unit": "flows" });
+        let state = |job: &Job, code: Option<i32>| how_it_ended(job, code, "").0;
+        // Its exit code is unknown: a signal has killed it, or another server had started it.
+        assert_eq!(state(&job(None, &[complete.clone()]), None), State::Failed);
+        assert_eq!(state(&job(None, &[complete.clone(), next]), None), State::Failed);
+        assert_eq!(state(&job(Some(json!({})), &[complete.clone()]), None), State::Ended);
+        assert_eq!(state(&job(None, &[complete.clone()]), Some(0)), State::Ended);
+        let mut run = job(None, &[complete]);
+        run.kind = Kind::Run;
+        assert_eq!(state(&run, None), State::Ended);
     }
 }

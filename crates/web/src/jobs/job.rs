@@ -128,7 +128,11 @@ impl LiveState {
             this.left_s = event["left_s"].as_f64();
         };
         match event["event"].as_str().unwrap_or_default() {
-            "run" => self.unit = text("unit"),
+            // 'tune auto' measures several runs.
+            "run" => {
+                self.unit = text("unit");
+                (self.run_state, self.run_failure) = (None, None);
+            }
             "preparing" => (self.phase, self.variant) = (Some("preparing".to_owned()), text("variant")),
             "trial_began" => {
                 (self.phase, self.variant) = (text("phase"), text("variant"));
@@ -156,6 +160,28 @@ impl LiveState {
 }
 
 impl Job {
+    #[cfg(test)]
+    pub fn queued_for_tests(kind: Kind) -> Self {
+        Self {
+            id: "a".into(),
+            kind,
+            name: "n".into(),
+            workload: "transfer".into(),
+            state: State::Queued,
+            created: Timestamp::UNIX_EPOCH,
+            began: None,
+            ended: None,
+            run: None,
+            message: None,
+            tags: Vec::new(),
+            targets: Targets { is_here: true, ..Targets::default() },
+            process: None,
+            answer: None,
+            exit_code: None,
+            live: LiveState::default(),
+        }
+    }
+
     /// Whether it continues this run, or will.
     pub fn continues(&self, run: &str) -> bool {
         let is_of_run = matches!(&self.kind, Kind::Resume(resume) if resume.run == run);
@@ -172,13 +198,18 @@ impl Job {
     pub fn view(&self, position: Option<usize>, host: &str) -> Value {
         let live = &self.live;
         let is_live = self.state.is_active();
+        // The clock of a run, and what is left of it, are not those of all the runs of 'tune auto'.
+        let is_tune = matches!(self.kind, Kind::Tune(_));
         // The clock of the run begins a moment after the job's.
         let elapsed_s = match (is_live, self.began, self.ended) {
-            (true, ..) => live.elapsed_s,
-            (false, Some(began), Some(ended)) => Some(ended.duration_since(began).as_secs_f64()),
+            (true, ..) if !is_tune => live.elapsed_s,
+            (_, Some(began), ended) => {
+                let end = ended.unwrap_or_else(Timestamp::now);
+                Some(end.duration_since(began).as_secs_f64().max(0.0))
+            }
             _ => None,
         };
-        let left_s = live.left_s.filter(|_| is_live);
+        let left_s = live.left_s.filter(|_| is_live && !is_tune);
         let done = match self.state {
             State::Ended => Some(1.0),
             _ => {
@@ -187,7 +218,7 @@ impl Job {
         };
         json!({
             "id": self.id,
-            "kind": if matches!(self.kind, Kind::Tune(_)) { "tune" } else { "run" },
+            "kind": if is_tune { "tune" } else { "run" },
             "name": self.name,
             "workload": self.workload,
             "state": self.state.name(),
@@ -217,24 +248,18 @@ mod tests {
     use super::*;
 
     fn job(state: State) -> Job {
-        Job {
-            id: "a".into(),
-            kind: Kind::Run,
-            name: "n".into(),
-            workload: "transfer".into(),
-            state,
-            created: Timestamp::UNIX_EPOCH,
-            began: None,
-            ended: None,
-            run: None,
-            message: None,
-            tags: Vec::new(),
-            targets: Targets { is_here: true, ..Targets::default() },
-            process: None,
-            answer: None,
-            exit_code: None,
-            live: LiveState::default(),
-        }
+        Job { state, ..Job::queued_for_tests(Kind::Run) }
+    }
+
+    #[test]
+    fn time_of_one_run_is_not_that_of_all_runs_of_tune_auto() {
+        let mut job = job(State::Running);
+        job.kind = Kind::Tune(TuneOptions::default());
+        job.began = Some(Timestamp::now() - jiff::SignedDuration::from_secs(100));
+        job.live.take(&json!({"event": "progress", "elapsed_s": 2.0, "left_s": 3.0, "live": {}}));
+        let view = job.view(None, "desk");
+        assert_eq!((&view["left_s"], &view["done"]), (&Value::Null, &Value::Null));
+        assert!(view["elapsed_s"].as_f64().is_some_and(|s| s >= 100.0), "{view}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use anyhow::Context;
 use bytes::Bytes;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 pub use self::events::{Chunk, JobStream, frame, replay};
@@ -209,17 +209,25 @@ impl Jobs {
         self.lock().values().cloned().collect()
     }
 
-    /// Ends a job: at once if it waits; else it keeps what was measured. A second stop ends its process at
-    /// once.
-    pub fn stop(&self, id: &str) -> ApiResult<Value> {
+    /// Ends a job: at once if it waits; else it keeps what was measured. `at_once`: one that is stopping gets
+    /// a second signal, which ends its process at once.
+    /// Errors: there is none, it has ended, or it waits and cannot be stored as stopped.
+    pub fn stop(&self, id: &str, at_once: bool) -> ApiResult<Value> {
         {
             let mut all = self.lock();
             let job = all.get_mut(id).ok_or_else(|| unknown(id))?;
             match (job.state, job.process) {
                 (State::Queued, _) => {
-                    (job.state, job.ended) = (State::Interrupted, Some(Timestamp::now()));
-                    job.message = Some("stopped before it began".to_owned());
+                    let mut stopped = job.clone();
+                    (stopped.state, stopped.ended) = (State::Interrupted, Some(Timestamp::now()));
+                    stopped.message = Some("stopped before it began".to_owned());
+                    // It would begin after a restart of the server.
+                    let folder = self.folder_of(id);
+                    files::write_job(&folder, &stopped).map_err(|error| not_stored(&folder, &error))?;
+                    *job = stopped;
                 }
+                // Another person has stopped it.
+                (State::Stopping, Some(_)) if !at_once => {}
                 (State::Running | State::Stopping, Some(process)) => {
                     sys::process::interrupt(process.pid, process.start_ticks).map_err(ApiError::internal)?;
                     job.state = State::Stopping;
@@ -254,7 +262,7 @@ impl Jobs {
         }
         all.remove(id);
         drop(all);
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.say_removed(id);
         let folder = self.folder_of(id);
         fs::remove_dir_all(&folder)
             .map_err(|error| ApiError::internal(format!("cannot remove {}: {error}", folder.display())))?;
@@ -291,6 +299,18 @@ impl Jobs {
         let bye = if is_last { frame(None, "bye", "{}") } else { String::new() };
         let bytes = (frame(None, "job", &data) + &bye).into();
         self.stream(id).send(Chunk { end: None, bytes, is_last });
+    }
+
+    /// Names a removed job to all who watch; nothing follows for those who watch it alone.
+    fn say_removed(&self, id: &str) {
+        let removed = frame(None, "removed", &json!({ "id": id }).to_string());
+        // It fails only if no viewer is connected.
+        let _ = self.changes.send(removed.clone().into());
+        let stream = self.streams.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        if let Some(stream) = stream {
+            let bytes = (removed + &frame(None, "bye", "{}")).into();
+            stream.send(Chunk { end: None, bytes, is_last: true });
+        }
     }
 
     /// Stores a changed job. On a full disk, the job goes on; after a restart of the server it is then as it

@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use store::Store;
 
 use super::job::{Job, Kind, Process, Resume, State};
-use super::{Jobs, files, follow};
+use super::{Jobs, files, follow, not_stored};
+use crate::error::{ApiError, ApiResult};
 
 /// How often it is looked whether a measurement of a terminal has ended, while a job waits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -60,8 +61,8 @@ fn begin(jobs: &Jobs) -> (Begun, Vec<String>) {
             match spawn(jobs, job) {
                 Ok(child) => begun.push((id.clone(), Some(child))),
                 Err(error) => {
-                    (job.state, job.ended) = (State::Failed, Some(Timestamp::now()));
-                    job.message = Some(format!("it cannot be started: {error}"));
+                    (job.state, job.began, job.ended) = (State::Failed, None, Some(Timestamp::now()));
+                    job.message = Some(format!("it cannot be started: {}", error.message));
                     jobs.keep(job);
                 }
             }
@@ -108,18 +109,26 @@ fn foreign(jobs: &Jobs) -> Option<Foreign> {
 }
 
 /// Starts the process of a job.
-fn spawn(jobs: &Jobs, job: &mut Job) -> io::Result<std::process::Child> {
+/// Errors: it cannot be started, or the disk is full.
+fn spawn(jobs: &Jobs, job: &mut Job) -> ApiResult<std::process::Child> {
     let folder = jobs.folder_of(&job.id);
+    (job.state, job.began, job.message) = (State::Running, Some(Timestamp::now()), None);
+    // Before it begins: one that is stored as waiting would be measured again after a restart of the server.
+    files::write_job(&folder, job).map_err(|error| not_stored(&folder, &error))?;
     let mut command = jobs.program.command(arguments(jobs, job));
-    command.stdout(File::create(files::stdout_file(&folder))?);
-    command.stderr(File::create(files::stderr_file(&folder))?);
     // Its temporary files and relative paths are not this server's.
     command.current_dir(work_folder(jobs, job));
-    let child = sys::child::spawn_in_own_session(command).map_err(io::Error::other)?;
-    let pid = child.id() as i32;
-    let start_ticks = sys::proc::start_ticks(std::path::Path::new("/"), pid)?;
-    job.process = Some(Process { pid, start_ticks });
-    (job.state, job.began, job.message) = (State::Running, Some(Timestamp::now()), None);
+    let start = || -> io::Result<_> {
+        command.stdout(File::create(files::stdout_file(&folder))?);
+        command.stderr(File::create(files::stderr_file(&folder))?);
+        let child = sys::child::spawn_in_own_session(command).map_err(io::Error::other)?;
+        let pid = child.id() as i32;
+        let start_ticks = sys::proc::start_ticks(std::path::Path::new("/"), pid)?;
+        Ok((child, Process { pid, start_ticks }))
+    };
+    let (child, process) =
+        start().map_err(|error| ApiError::not_written("cannot start its process", &error))?;
+    job.process = Some(process);
     jobs.keep(job);
     Ok(child)
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use ring::hmac;
+
+use crate::jobs::{read_json, write_json};
 
 /// 256 bits as hexadecimal digits.
 const TOKEN_DIGITS: usize = 64;
@@ -23,14 +25,17 @@ pub const SESSION_S: i64 = 7 * 24 * 3600;
 pub struct Token {
     text: String,
     key: hmac::Key,
-    /// Ends of sessions that were logged out, by their numbers.
+    cookie: String,
+    /// Ends of sessions that were logged out, by their numbers; they are in the file, too.
     ended: Mutex<BTreeMap<String, i64>>,
+    ended_file: PathBuf,
 }
 
 impl Token {
     /// The token in a file, which is made if there is none.
     /// Errors: the file is readable by others, or no token.
     pub fn load_or_make(path: &Path) -> anyhow::Result<Self> {
+        let ended_file = path.with_file_name("ended");
         match fs::metadata(path) {
             Ok(found) if found.permissions().mode() & 0o077 != 0 => bail!(
                 "{}: other users can read this token; remove the file, and a new token is made",
@@ -43,7 +48,7 @@ impl Token {
                 if text.len() != TOKEN_DIGITS || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
                     bail!("{}: this is no token; remove the file, and a new one is made", path.display());
                 }
-                Ok(Self::new(text))
+                Ok(Self::new(text, ended_file))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let text = hex(&sys::random::bytes::<32>());
@@ -51,15 +56,24 @@ impl Token {
                 written
                     .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
                     .with_context(|| format!("cannot write the token {}", path.display()))?;
-                Ok(Self::new(&text))
+                Ok(Self::new(&text, ended_file))
             }
             Err(error) => Err(error).with_context(|| format!("cannot read the token {}", path.display())),
         }
     }
 
-    fn new(text: &str) -> Self {
+    fn new(text: &str, ended_file: PathBuf) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, text.as_bytes());
-        Self { text: text.to_owned(), key, ended: Mutex::default() }
+        let mark = hmac::sign(&key, b"cookie");
+        let cookie = format!("kagiri_session_{}", hex(&mark.as_ref()[..4]));
+        let ended = Mutex::new(read_json(&ended_file).unwrap_or_default());
+        Self { text: text.to_owned(), key, cookie, ended, ended_file }
+    }
+
+    /// Name of the cookie with the session. Cookies do not distinguish ports: another console on this host
+    /// has another name.
+    pub fn cookie(&self) -> &str {
+        &self.cookie
     }
 
     pub fn text(&self) -> &str {
@@ -85,11 +99,13 @@ impl Token {
         now_s < end_s && !ended.contains_key(number)
     }
 
+    /// Ends a session, also for the next server. Without space on the disk, it ends for this one.
     pub fn end_session(&self, session: &str, now_s: i64) {
         let Some((end_s, number)) = self.signed(session) else { return };
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.retain(|_, end_s| *end_s > now_s);
         ended.insert(number.to_owned(), end_s);
+        let _ = write_json(&self.ended_file, &*ended);
     }
 
     /// End and number of a session that this server signed.
@@ -137,7 +153,9 @@ mod tests {
 
     #[test]
     fn session_ends_by_time_by_logout_and_with_its_token() {
-        let token = Token::new(&"a".repeat(TOKEN_DIGITS));
+        let folder = tempfile::tempdir().unwrap();
+        let new = |digit: &str| Token::new(&digit.repeat(TOKEN_DIGITS), folder.path().join("ended"));
+        let token = new("a");
         let session = token.open_session(1000);
         assert!(token.is_session(&session, 1000) && token.is_session(&session, 999 + SESSION_S));
         assert!(!token.is_session(&session, 1000 + SESSION_S));
@@ -146,9 +164,14 @@ mod tests {
         {
             assert!(forged == session || !token.is_session(forged, 1000), "{forged}");
         }
-        assert!(!Token::new(&"b".repeat(TOKEN_DIGITS)).is_session(&session, 1000));
+        assert!(!new("b").is_session(&session, 1000));
         token.end_session(&session, 1000);
         assert!(!token.is_session(&session, 1000));
         assert!(token.is_session(&token.open_session(1000), 1000));
+        // The next server on this folder knows it, too; a console with another token has another cookie.
+        let next = new("a");
+        assert!(!next.is_session(&session, 1000) && next.is_session(&next.open_session(1000), 1000));
+        assert_eq!(fs::metadata(folder.path().join("ended")).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(next.cookie() == token.cookie() && next.cookie() != new("b").cookie());
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kagiri_tests::{
-    Console, LabHosts, World, beside_others, http_request, need_root, unique_name, wait_until,
+    Console, LabHosts, Live, World, beside_others, http_request, need_root, unique_name, wait_until,
 };
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -66,6 +66,31 @@ fn run_is_watched_from_its_beginning_to_its_end_and_stored_with_its_tags() {
 }
 
 #[test]
+fn viewers_of_a_job_that_is_removed_are_informed() {
+    let _beside = beside_others();
+    let world = World::new();
+    let console = Console::start(&world);
+    let long = console.run(&plan("long", "30s"));
+    let waiting = console.run(&plan("waiting", "1s"));
+    let of_job = watched(&console, &waiting, "");
+    let bearer = format!("Bearer {}", console.token);
+    let headers = [("Authorization", bearer.as_str())];
+    let of_all = http_request(console.address, "GET", "/api/v1/events", &headers, "");
+    let viewers = [(of_job, "bye"), (of_all, "removed")]
+        .map(|(mut viewer, last)| std::thread::spawn(move || viewer.events(|name, _| name == last)));
+    // Both are subscribed once they have an event.
+    std::thread::sleep(Duration::from_millis(500));
+    console.answered("DELETE", &format!("/jobs/{waiting}"), &Value::Null, 204);
+    for viewer in viewers {
+        let events = viewer.join().expect("a viewer");
+        let removed = events.iter().find(|(name, ..)| name == "removed").map(|(_, _, data)| data.clone());
+        assert_eq!(removed, Some(json!({ "id": waiting })), "{events:?}");
+    }
+    console.answered("POST", &format!("/jobs/{long}/stop"), &Value::Null, 202);
+    console.until(&long, &["interrupted"]);
+}
+
+#[test]
 fn invalid_plan_names_key_and_line() {
     let world = World::new();
     let console = Console::start(&world);
@@ -113,6 +138,13 @@ fn jobs_on_one_host_queue_and_a_stopped_one_keeps_what_it_measured() {
         console.get(&format!("/jobs/{third}"))["message"].as_str().is_some_and(|text| text.contains("'long'"))
     });
     console.answered("DELETE", &format!("/jobs/{long}"), &Value::Null, 409);
+    // A change of this machine would falsify what is measured.
+    let set = json!({ "settings": { "tcp_sack": "1" }, "for_s": 60 });
+    let policy = json!({ "toml": "" });
+    for (path, asked) in [("/settings/set", set), ("/qos/apply", policy)] {
+        let refused = console.answered("POST", path, &asked, 409);
+        assert_eq!(refused["error"]["field"], "while_measuring", "{refused}");
+    }
     let measured = console.get(&format!("/jobs/{long}"))["run"].as_str().expect("a run").to_owned();
     let kept = console.answered("DELETE", &format!("/runs/{measured}"), &Value::Null, 409);
     assert!(kept["error"]["message"].as_str().is_some_and(|text| text.contains(&measured)), "{kept}");
@@ -123,7 +155,14 @@ fn jobs_on_one_host_queue_and_a_stopped_one_keeps_what_it_measured() {
     // Its viewers hear that nothing follows, too.
     let heard = viewing.join().expect("a viewer");
     assert!(heard.last().is_some_and(|(name, ..)| name == "bye"), "{heard:?}");
-    console.answered("POST", &format!("/jobs/{long}/stop"), &Value::Null, 202);
+    let stop = format!("/jobs/{long}/stop");
+    let first = console.answered("POST", &stop, &Value::Null, 202);
+    assert_eq!(first["state"], "stopping");
+    // Another person stops it, too: it ends as after one stop. It may have ended by then.
+    std::thread::sleep(Duration::from_millis(150));
+    assert!([202, 409].contains(&console.ask("POST", &stop, &json!({})).status));
+    let events = watched(&console, &long, "").events(|name, _| name == "bye");
+    assert!(events.iter().any(|(name, _, data)| name == "end" && data["state"] == "interrupted"));
     let stopped = console.until(&long, &["interrupted"]);
     let run = console.get(&format!("/runs/{}", stopped["run"].as_str().expect("a run")));
     assert_eq!(run["state"], "interrupted");
@@ -149,6 +188,20 @@ fn run_of_a_terminal_is_waited_for() {
     other.signal(Signal::SIGINT);
     other.end(PATIENCE);
     console.until(&job, &["ended"]);
+}
+
+#[test]
+fn jobs_are_for_the_host_of_their_console_whatever_the_variable_says() {
+    let _beside = beside_others();
+    let world = World::new();
+    let mut command = world.command(&["--console", "", "serve", "--listen", "127.0.0.1:0"]);
+    // Nothing listens there.
+    command.env("KAGIRI_CONSOLE", "http://127.0.0.1:1").env("KAGIRI_TOKEN", "a".repeat(64));
+    let console = Console::of(Live::start(command));
+    assert!(console.get("/settings").as_array().is_some_and(|all| !all.is_empty()));
+    let job = console.run(&plan("here", "1s"));
+    let ended = console.until(&job, &["ended", "failed"]);
+    assert_eq!(ended["state"], "ended", "{ended}");
 }
 
 #[test]

@@ -98,6 +98,12 @@ fn kept_settings_stay_and_are_put_back_unless_others_changed_them() {
     let (world, net) = (World::new(), Namespaces::new(&["a"]));
     let first = Inside::start(&world, &net);
     let applied = set(&first, json!({ "tcp_sack": "0", "tcp_notsent_lowat": "131072" }), 600);
+    // What another program has changed meanwhile is not kept, and not overwritten.
+    let third = set(&first, json!({ "tcp_slow_start_after_idle": "0", "tcp_ecn": "1" }), 600);
+    set_by_others(&net, "tcp_ecn", "0");
+    let kept = act(&first, &third, "keep");
+    assert_eq!(outcomes(&kept).iter().filter(|one| **one == "left_alone").count(), 1, "{kept:#}");
+    assert_eq!([value(&net, "tcp_ecn"), value(&net, "tcp_slow_start_after_idle")], ["0", "0"]);
     let before = applied["changes"].as_array().and_then(|all| {
         let lowat = all.iter().find(|one| one["name"] == "net.ipv4.tcp_notsent_lowat")?;
         lowat["before"].as_str().map(str::to_owned)
@@ -107,7 +113,14 @@ fn kept_settings_stay_and_are_put_back_unless_others_changed_them() {
     assert_eq!((outcomes(&kept), &kept["can_be_put_back"]), (vec!["kept", "kept"], &json!(true)), "{kept:#}");
     first.end(Signal::SIGKILL);
     assert_eq!(value(&net, "tcp_sack"), "0");
+    // Its record stays as long as it can be put back.
+    let folder = world.data().join("console/settings").join(applied["id"].as_str().expect("an id"));
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(7200);
+    let end = std::fs::File::options().append(true).open(folder.join("stdout")).expect("a file");
+    end.set_modified(long_ago).expect("an older time");
     let second = Inside::start(&world, &net);
+    let all = second.get("/settings/applied");
+    assert!(all.as_array().is_some_and(|all| all.iter().any(|one| one["id"] == applied["id"])), "{all:#}");
     set_by_others(&net, "tcp_notsent_lowat", "65536");
     let back = act(&second, &applied, "undo");
     let by_name = |name: &str| {

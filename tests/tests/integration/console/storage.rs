@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use kagiri_tests::{Console, Live, Namespaces, SmallDisk, World, beside_others, http_request, need_root};
 use nix::sys::signal::Signal;
@@ -9,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::request::Inside;
 use crate::tune::ONE;
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const PLAN: &str = "name = 'full'\nrepeats = 60\nworkload = 'transfer'\n[transfer]\nrate = '20Mbit/s'\n\
     time = '1s'\n";
@@ -62,6 +65,36 @@ fn full_disk_ends_a_run_with_its_reason_and_loses_no_finished_trial() {
 }
 
 #[test]
+fn waiting_job_is_stopped_only_if_that_can_be_stored() {
+    need_root!();
+    let _beside = beside_others();
+    let world = World::with_own_journal();
+    let small = world.path("small");
+    let disk = SmallDisk::mount(&small, 4 << 20);
+    let start = |words: &[&str]| {
+        let mut command = world.command(words);
+        command.env("KAGIRI_DATA", &small);
+        Live::start(command)
+    };
+    let console = Console::of(start(&["serve", "--listen", "127.0.0.1:0"]));
+    // A run of a terminal: the job waits for it, and it stores nothing meanwhile.
+    let file = world.write("plan.toml", PLAN.replace("1s", "50s"));
+    let mut other = start(&["run", file.to_str().expect("UTF-8")]);
+    other.wait_for("measuring", PATIENCE);
+    let job = console.run(PLAN);
+    let stop = format!("/jobs/{job}/stop");
+    let ballast = disk.fill();
+    // After a restart of the server it would begin.
+    console.answered("POST", &stop, &Value::Null, 507);
+    assert_eq!(console.get(&format!("/jobs/{job}"))["state"], "queued");
+    fs::remove_file(ballast).expect("the ballast");
+    assert_eq!(console.answered("POST", &stop, &Value::Null, 202)["state"], "interrupted");
+    other.signal(Signal::SIGINT);
+    other.end(PATIENCE);
+    console.end(Signal::SIGINT).code(0);
+}
+
+#[test]
 fn full_disk_leaves_no_setting_and_no_policy_that_is_not_noted() {
     need_root!();
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,8 +120,13 @@ fn full_disk_leaves_no_setting_and_no_policy_that_is_not_noted() {
     fs::remove_file(ballast).expect("the ballast");
     console.answered("POST", "/settings/set", &set, 201);
     let applied = console.get("/settings/applied");
-    let undo = format!("/settings/applied/{}/undo", applied[0]["id"].as_str().expect("an id"));
-    console.answered("POST", &undo, &Value::Null, 200);
+    let of = |what: &str| format!("/settings/applied/{}/{what}", applied[0]["id"].as_str().expect("an id"));
+    // What cannot be noted is not kept: it ends in time, as before.
+    let ballast = disk.fill();
+    console.answered("POST", &of("keep"), &Value::Null, 507);
+    fs::remove_file(ballast).expect("the ballast");
+    assert_eq!((sack(), console.get("/settings/applied")[0]["state"].take()), (json!("0"), json!("applied")));
+    console.answered("POST", &of("undo"), &Value::Null, 200);
     assert_eq!(sack(), json!("1"));
     console.end(Signal::SIGINT).code(0);
 }

@@ -106,7 +106,10 @@ export const en = {
   },
   live: {
     stop: 'Stop and keep what was measured',
-    stopping: 'Stopping; the trial under way ends first…',
+    stopping: 'Stopping; the trial under way is cut short…',
+    stopAtOnce: 'End it at once',
+    stopAtOnceSure:
+      "End the process at once? Finished trials are kept, but there is no answer, and what the run has changed stays until 'kagiri undo' is run.",
     cancelQueued: 'Take out of the queue',
     connection: {
       connecting: 'Connecting…',
@@ -151,6 +154,7 @@ export const en = {
     chartHelp: 'Move over a chart to read the values of that moment in all charts.',
     ended: 'The run has ended.',
     endedInterrupted: 'The run was stopped. What had been measured until then is stored.',
+    endedUnmeasured: 'The run was stopped before anything was measured.',
     failed: 'The run failed.',
     openReport: 'Read the report',
     runAgain: 'Run it again',

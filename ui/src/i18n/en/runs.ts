@@ -128,7 +128,6 @@ export const runs = {
     saved: 'Saved.',
     export: 'Save as file',
     newTab: 'Report on its own',
-    again: 'Run it again',
     remove: 'Delete this run',
     removeSure: 'Delete this run and its measurements? This cannot be undone.',
     notFound: 'There is no run with this id. It may have been deleted.',
@@ -163,7 +162,7 @@ export const runs = {
       mixed: 'partly better, partly worse',
       unknown: 'cannot be told',
     } as Record<string, string>,
-    unknownHelp: 'Too few repetitions: run each with 5 repetitions or more, then compare again.',
+    tooFewHelp: 'Too few repetitions: run each with 5 repetitions or more, then compare again.',
     onlyChanged: 'Only what differs',
     nothingDiffers: 'No quantity differs by more than its noise.',
     intervalHelp:

@@ -106,7 +106,10 @@ export const ja: Dictionary = {
   },
   live: {
     stop: '停止して、ここまでの結果を残す',
-    stopping: '停止しています。実行中の試行が終わるまでお待ちください…',
+    stopping: '停止しています。実行中の試行は途中で打ち切ります…',
+    stopAtOnce: 'すぐに終了する',
+    stopAtOnceSure:
+      'プロセスをすぐに終了しますか？終わった試行は残りますが、答えは得られず、測定のために変更したものは「kagiri undo」を実行するまで残ります。',
     cancelQueued: '待ち行列から外す',
     connection: {
       connecting: '接続中…',
@@ -149,6 +152,7 @@ export const ja: Dictionary = {
     chartHelp: 'グラフの上にカーソルを置くと、すべてのグラフでその時刻の値を読めます。',
     ended: '測定が完了しました。',
     endedInterrupted: '測定を途中で停止しました。それまでに測定した分は保存されています。',
+    endedUnmeasured: '何も測定しないうちに停止しました。',
     failed: '測定に失敗しました。',
     openReport: 'レポートを読む',
     runAgain: 'もう一度測る',

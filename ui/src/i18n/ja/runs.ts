@@ -126,7 +126,6 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
     saved: '保存しました。',
     export: 'ファイルに保存',
     newTab: 'レポートだけを表示',
-    again: 'もう一度測る',
     remove: 'この測定を削除',
     removeSure: 'この測定とそのデータを削除しますか。元に戻せません。',
     notFound: 'この ID の測定はありません。削除された可能性があります。',
@@ -161,7 +160,7 @@ export const runs: Pick<Dictionary, 'newRun' | 'runs' | 'run' | 'compare'> = {
       mixed: '改善と悪化が混在',
       unknown: '判定できない',
     },
-    unknownHelp: '反復回数が足りません。それぞれ 5 回以上反復して測定し、もう一度比較してください。',
+    tooFewHelp: '反復回数が足りません。それぞれ 5 回以上反復して測定し、もう一度比較してください。',
     onlyChanged: '差がある項目だけを表示',
     nothingDiffers: '誤差を超えて異なる項目はありません。',
     intervalHelp:

@@ -7,7 +7,7 @@ import { number } from '../../lib/format.ts';
 import { navigate } from '../../lib/router.ts';
 import { JobProgress, JobState } from '../../parts/progress.tsx';
 import { Loading, Problem } from '../../parts/states.tsx';
-import { type ApiError, get, post, remove } from '../../server/api.ts';
+import { ApiError, get, post, remove } from '../../server/api.ts';
 import { follow, type StreamState } from '../../server/events.ts';
 import { toApiError, useAction } from '../../server/resource.ts';
 import type { Job } from '../../server/types.ts';
@@ -18,6 +18,8 @@ import { Trials } from './trials.tsx';
 
 /** Events come at up to 10 Hz; the page is drawn no more often. */
 const DRAW_MS = 100;
+/** A stop that takes longer can be cut short. */
+const STOP_LONG_MS = 10_000;
 
 /** Draws the component after a change, at most every [`DRAW_MS`]. */
 function useThrottledDraw(): () => void {
@@ -48,6 +50,14 @@ export function Live(props: { job: string }) {
   useEffect(() => {
     let end = () => {};
     let isGone = false;
+    // It may have been removed while this page was hidden: then no event says so.
+    const look = () =>
+      get<Job>(path).catch((failure: unknown) => {
+        const error = toApiError(failure);
+        if (isGone || error.status !== 404) return;
+        setError(error);
+        end();
+      });
     // The stream itself does not say why it is refused.
     get<Job>(path)
       .then((job) => {
@@ -56,10 +66,14 @@ export function Live(props: { job: string }) {
         draw();
         end = follow(`${path}/events`, EVENTS, {
           onEvent: (name, data) => {
+            if (name === 'removed') setError(new ApiError(404, ''));
             model.apply(name, data);
             draw();
           },
-          onState: setConnection,
+          onState: (state) => {
+            setConnection(state);
+            if (state === 'lost') look();
+          },
           onRestart: () => model.restart(),
         });
       })
@@ -121,6 +135,18 @@ function UnderWay(props: { job: Job; model: LiveModel; connection: StreamState }
   );
 }
 
+/** Whether `value` has been true for some time. */
+function useIsLong(value: boolean, ms: number): boolean {
+  const [isLong, setIsLong] = useState(false);
+  useEffect(() => {
+    setIsLong(false);
+    if (!value) return;
+    const timer = setTimeout(() => setIsLong(true), ms);
+    return () => clearTimeout(timer);
+  }, [value, ms]);
+  return isLong;
+}
+
 function StopButton({ job }: { job: Job }) {
   const t = useWords();
   const stop = useAction(async () => {
@@ -131,14 +157,28 @@ function StopButton({ job }: { job: Job }) {
       await post(`/jobs/${encodeURIComponent(job.id)}/stop`);
     }
   });
+  const kill = useAction(async () => {
+    await post(`/jobs/${encodeURIComponent(job.id)}/stop`, { at_once: true });
+  });
   const words = job.state === 'queued' ? t.live.cancelQueued : t.live.stop;
   const isStopping = job.state === 'stopping' || stop.isRunning;
+  const takesLong = useIsLong(job.state === 'stopping', STOP_LONG_MS);
   return (
     <>
       <button type="button" disabled={isStopping} onClick={() => stop.run()}>
         {isStopping ? t.live.stopping : words}
       </button>
-      <Problem error={stop.error} />
+      {takesLong && (
+        <button
+          type="button"
+          class="danger"
+          disabled={kill.isRunning}
+          onClick={() => confirm(t.live.stopAtOnceSure) && kill.run()}
+        >
+          {t.live.stopAtOnce}
+        </button>
+      )}
+      <Problem error={stop.error ?? kill.error} />
     </>
   );
 }

@@ -10,7 +10,16 @@ const POINTS_MAX = 1200;
 /** Trials that are listed; the report has all. */
 const TRIALS_MAX = 200;
 
-export const EVENTS = ['job', 'run', 'preparing', 'trial_began', 'progress', 'trial', 'end'] as const;
+export const EVENTS = [
+  'job',
+  'run',
+  'preparing',
+  'trial_began',
+  'progress',
+  'trial',
+  'end',
+  'removed',
+] as const;
 
 export type Group = 'load' | 'rate' | 'response' | 'cpu' | 'memory' | 'caches' | 'disk' | 'network' | 'other';
 const GROUPS: readonly Group[] = [
@@ -67,17 +76,21 @@ export function chartsOf(names: readonly string[], loadUnit: string): ChartData[
   return [...charts.values()].sort((a, b) => order(a) - order(b));
 }
 
+/** A trial of one of the runs of a job; each run counts its trials. */
+export type ListedTrial = Trial & { run: number };
+
 export class LiveModel {
   job: Job | null = null;
+  /** Runs that have begun: trials of settings are several. */
+  runs = 0;
+  /** Of the run under way, as its clock. */
   ring = new SampleRing(POINTS_MAX);
-  trials: Trial[] = [];
+  trials: ListedTrial[] = [];
   trialCount = 0;
   phase: string | null = null;
   variant: string | null = null;
   load: number | null = null;
   isPreparing = false;
-  /** The share of the trial under way. */
-  done: number | null = null;
   left_s: number | null = null;
   elapsed_s: number | null = null;
   end: EndEvent | null = null;
@@ -91,6 +104,9 @@ export class LiveModel {
     switch (name) {
       case 'job':
         this.job = data as Job;
+        break;
+      case 'run':
+        this.beginRun();
         break;
       case 'preparing':
         this.isPreparing = true;
@@ -111,19 +127,27 @@ export class LiveModel {
     }
   }
 
+  private beginRun(): void {
+    this.runs += 1;
+    this.ring = new SampleRing(POINTS_MAX);
+    this.phase = null;
+    this.load = null;
+    this.elapsed_s = null;
+    this.left_s = null;
+    this.end = null;
+  }
+
   private begin(event: BeganEvent): void {
     this.isPreparing = false;
     this.variant = event.variant;
     this.phase = event.phase;
     this.load = event.load;
-    this.done = 0;
     this.elapsed_s = event.elapsed_s;
     this.left_s = event.left_s;
     this.ring.gap(event.elapsed_s);
   }
 
   private progress(event: ProgressEvent): void {
-    this.done = event.done;
     this.elapsed_s = event.elapsed_s;
     this.left_s = event.left_s;
     this.ring.add(event.elapsed_s, { ...event.live, [LOAD]: this.load });
@@ -131,18 +155,14 @@ export class LiveModel {
 
   private addTrial(trial: Trial): void {
     this.trialCount += 1;
-    this.trials = [trial, ...this.trials].slice(0, TRIALS_MAX);
+    this.trials = [{ ...trial, run: this.runs }, ...this.trials].slice(0, TRIALS_MAX);
   }
 
   /** The job with the newest times, which arrive more often than the job itself. */
   current(): Job | null {
     const job = this.job;
-    if (job?.state !== 'running') return job;
-    return {
-      ...job,
-      elapsed_s: this.elapsed_s ?? job.elapsed_s,
-      left_s: this.left_s ?? job.left_s,
-      done: this.done ?? job.done,
-    };
+    // The times of one run are not those of all the runs of 'tune'.
+    if (job?.state !== 'running' || job.kind === 'tune') return job;
+    return { ...job, elapsed_s: this.elapsed_s ?? job.elapsed_s, left_s: this.left_s ?? job.left_s };
   }
 }

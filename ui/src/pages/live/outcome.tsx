@@ -26,7 +26,9 @@ export function Outcome(props: { job: Job; model: LiveModel }) {
     job.state === 'failed'
       ? t.live.failed
       : job.state === 'interrupted'
-        ? t.live.endedInterrupted
+        ? hasMeasured(model)
+          ? t.live.endedInterrupted
+          : t.live.endedUnmeasured
         : t.live.ended;
   return (
     <section class="outcome" aria-live="polite">

@@ -38,7 +38,7 @@ export function Trials(props: { model: LiveModel; unit: string }) {
             </thead>
             <tbody>
               {trials.map((trial) => (
-                <TrialRow key={trial.number} trial={trial} hasVariants={hasVariants} />
+                <TrialRow key={`${trial.run} ${trial.number}`} trial={trial} hasVariants={hasVariants} />
               ))}
             </tbody>
           </table>

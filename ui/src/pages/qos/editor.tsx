@@ -59,10 +59,11 @@ export function PolicyEditor({ inForce, onApply }: { inForce: QosRecord[]; onApp
   const isMissed = check?.classes.some((one) => MISSED.includes(one.verdict)) ?? false;
   const before = inForce.find((one) => one.status.interface === check?.bottleneck.interface);
   const replaces = before !== undefined;
-  const apply = useAction(async () => {
+  const apply = useAction(async (while_measuring: boolean) => {
     try {
       // Only the policy that is shown here: another person may have put one in force meanwhile.
-      await post('/qos/apply', { toml, for_s: null, replace: replaces, replaces: before?.pid ?? null });
+      const replaced = { replace: replaces, replaces: before?.pid ?? null };
+      await post('/qos/apply', { toml, for_s: null, ...replaced, while_measuring });
       setIsApplied(true);
     } finally {
       onApply();
@@ -105,7 +106,7 @@ export function PolicyEditor({ inForce, onApply }: { inForce: QosRecord[]; onApp
             type="button"
             class="primary"
             disabled={!check || apply.isRunning}
-            onClick={() => apply.run()}
+            onClick={() => apply.run(false)}
           >
             {replaces
               ? isMissed
@@ -118,6 +119,11 @@ export function PolicyEditor({ inForce, onApply }: { inForce: QosRecord[]; onApp
           <span role="status">{isApplied && t.qos.applied}</span>
         </p>
         <Problem error={apply.error} />
+        {apply.error?.field === 'while_measuring' && (
+          <button type="button" disabled={!check || apply.isRunning} onClick={() => apply.run(true)}>
+            {t.qos.applyAnyway}
+          </button>
+        )}
       </div>
     </section>
   );

@@ -1,6 +1,6 @@
 // Changes that end by themselves, with the time that is left.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 
 import { useWords } from '../../i18n/index.ts';
 import { duration } from '../../lib/format.ts';
@@ -12,10 +12,12 @@ import type { AppliedSettings, SettingChange } from '../../server/types.ts';
 export function Applied(props: { resource: Resource<AppliedSettings[]>; onChange: () => void }) {
   const t = useWords();
   const { data, error } = props.resource;
-  if (!data || data.length === 0) return <Problem error={error?.status === 403 ? null : error} />;
+  const problem = <Problem error={error?.status === 403 ? null : error} />;
+  if (!data || data.length === 0) return problem;
   return (
     <section>
       <h2>{t.tune.applied}</h2>
+      {problem}
       {data.map((one) => (
         <AppliedItem key={one.id} one={one} onChange={props.onChange} />
       ))}
@@ -23,30 +25,37 @@ export function Applied(props: { resource: Resource<AppliedSettings[]>; onChange
   );
 }
 
-/** Seconds until `until`, counted down; `null`: it does not end by itself. */
-function useSecondsLeft(until: string | null, onEnd: () => void): number | null {
-  const left = () => (until === null ? null : Math.max(0, (new Date(until).getTime() - Date.now()) / 1000));
-  const [seconds, setSeconds] = useState(left());
+/** The time left, counted down from what the server says; `null`: it does not end by itself. */
+function useSecondsLeft(one: AppliedSettings): number | null {
+  const [seconds, setSeconds] = useState(one.left_s);
   useEffect(() => {
-    setSeconds(left());
-    if (until === null) return;
-    const timer = setInterval(() => {
-      const now = left();
-      setSeconds(now);
-      if (now === 0) {
-        clearInterval(timer);
-        onEnd();
-      }
-    }, 1000);
+    setSeconds(one.left_s);
+    const { left_s } = one;
+    if (left_s === null) return;
+    const began = performance.now();
+    const timer = setInterval(() => setSeconds(leftOf(left_s, performance.now() - began)), 1000);
     return () => clearInterval(timer);
-  }, [until]);
+  }, [one]);
   return seconds;
+}
+
+/** What is left of a time after some milliseconds. */
+const leftOf = (left_s: number, passed_ms: number): number => Math.max(0, left_s - passed_ms / 1000);
+
+/** Calls `onEnd` when `isApplied` ends. */
+function useEnd(isApplied: boolean, onEnd: () => void): void {
+  const wasApplied = useRef(isApplied);
+  useEffect(() => {
+    if (wasApplied.current && !isApplied) onEnd();
+    wasApplied.current = isApplied;
+  }, [isApplied]);
 }
 
 function AppliedItem({ one, onChange }: { one: AppliedSettings; onChange: () => void }) {
   const t = useWords();
   const isApplied = one.state === 'applied';
-  const left = useSecondsLeft(isApplied ? one.until : null, onChange);
+  const left = useSecondsLeft(one);
+  useEnd(isApplied, onChange);
   const act = useAction(async (what: 'keep' | 'undo') => {
     await post(`/settings/applied/${encodeURIComponent(one.id)}/${what}`);
     onChange();
@@ -63,7 +72,7 @@ function AppliedItem({ one, onChange }: { one: AppliedSettings; onChange: () => 
       </ul>
       {isApplied && (
         <p class="countdown" role="timer">
-          {left === null ? one.until_words : left > 0 ? t.tune.left(duration(left)) : t.tune.ended}
+          {left === null ? one.until_words : left > 0 ? t.tune.left(duration(left)) : t.tune.ending}
         </p>
       )}
       <Problem error={act.error} />
@@ -72,7 +81,7 @@ function AppliedItem({ one, onChange }: { one: AppliedSettings; onChange: () => 
           <button type="button" class="primary" disabled={act.isRunning} onClick={() => act.run('undo')}>
             {isApplied ? t.tune.undo : t.tune.putBack}
           </button>
-          {isApplied && (
+          {isApplied && one.from_console && (
             <button type="button" disabled={act.isRunning} onClick={() => act.run('keep')}>
               {t.tune.keepHelp}
             </button>

@@ -25,8 +25,8 @@ interface Props {
 export function Changes({ settings, tray, setTray, isRoot, onApply }: Props) {
   const t = useWords();
   const [time, setTime] = useState(String(TIMES_S[0]));
-  const apply = useAction(async () => {
-    await post<AppliedSettings>('/settings/set', { settings: tray, for_s: Number(time) });
+  const apply = useAction(async (while_measuring: boolean) => {
+    await post<AppliedSettings>('/settings/set', { settings: tray, for_s: Number(time), while_measuring });
     onApply();
   });
   const names = Object.keys(tray);
@@ -76,10 +76,15 @@ export function Changes({ settings, tray, setTray, isRoot, onApply }: Props) {
         type="button"
         class="primary"
         disabled={!isRoot || apply.isRunning || names.some(isOutOfRange)}
-        onClick={() => apply.run()}
+        onClick={() => apply.run(false)}
       >
         {t.tune.apply}
       </button>
+      {apply.error?.field === 'while_measuring' && (
+        <button type="button" disabled={apply.isRunning} onClick={() => apply.run(true)}>
+          {t.tune.applyAnyway}
+        </button>
+      )}
     </section>
   );
 }

@@ -128,7 +128,10 @@ fn targets(plan: &Plan) -> Targets {
         let is_placed_elsewhere = |role: &base::placement::Role| {
             variant.place.get(role.name).is_some_and(|wish| !wish.matches(HERE))
         };
-        !roles.iter().all(is_placed_elsewhere)
+        let policy = variant.qos.as_ref().map(|qos| qos.hosts());
+        let tuning = variant.tune.as_ref().map(|tune| tune.hosts());
+        let is_changed = policy.into_iter().chain(tuning).any(|wish| wish.matches(HERE));
+        is_changed || !roles.iter().all(is_placed_elsewhere)
     });
     let mut targets = Targets { is_here, ..Targets::default() };
     for wish in hosts::wishes(plan) {
@@ -165,6 +168,10 @@ mod tests {
         let placed = "workload = 'transfer'\n[place]\nserver = 'nas'\nclients = 'pc-[1-2]'\n";
         let plan = check(placed).unwrap();
         assert_eq!(plan.targets.hosts, ["nas", "pc-1", "pc-2"]);
+        let is_here = |more: &str| targets(&BUILT_IN.read_plan(&format!("{placed}{more}")).unwrap()).is_here;
+        assert!(!is_here("") && !is_here("[tune]\nhosts = ['nas']\n"));
+        // Settings of this machine are changed for a run of others.
+        assert!(is_here("[tune]\nsettings.tcp_sack = 0\n") && is_here("[qos]\npolicy = 'a.toml'\n"));
     }
 
     #[test]

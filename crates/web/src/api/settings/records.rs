@@ -31,6 +31,12 @@ pub struct Setting {
     pub began: Timestamp,
     pub until: Option<Timestamp>,
     pub changes: Vec<Change>,
+    /// Settings that were kept last until the next boot.
+    #[serde(default)]
+    pub boot_id: String,
+    /// They are about to be set to stay; without `kept` it is not known whether they were.
+    #[serde(default)]
+    pub is_keeping: bool,
     /// The document of the process that has set them to stay.
     pub kept: Option<Value>,
     /// What became of those that stayed, in the form of such a document.
@@ -39,16 +45,20 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Changes that stay, and whose values before are known.
+    /// Changes that stay, or may stay, and whose values before are known.
     pub fn to_put_back(&self) -> impl Iterator<Item = &Change> {
-        let kept = self.kept.iter().filter_map(|document| document["settings"].as_array()).flatten();
-        let names: Vec<&str> =
-            kept.filter(|one| one["outcome"] == "kept").filter_map(|one| one["name"].as_str()).collect();
-        self.changes.iter().filter(move |one| one.before.is_some() && names.contains(&one.name.as_str()))
+        let stays = |name: &str| match &self.kept {
+            Some(document) => of_name(document, name).is_some_and(|one| one["outcome"] == "kept"),
+            None => self.is_keeping,
+        };
+        self.changes.iter().filter(move |one| one.before.is_some() && stays(&one.name))
     }
 
     pub fn can_be_put_back(&self) -> bool {
-        self.put_back.is_none() && self.to_put_back().next().is_some()
+        self.put_back.is_none()
+            && self.to_put_back().next().is_some()
+            && self.boot_id == sys::proc::boot_id()
+            && !self.process.is_running()
     }
 }
 
@@ -101,13 +111,13 @@ impl Records {
             .as_array()
             .into_iter()
             .flatten()
-            .filter(|record| !own.iter().any(|setting| record["pid"] == setting.process.pid));
+            .filter(|record| !own.iter().any(|setting| process_of(record) == Some(setting.process)));
         let others: Vec<Value> = of_others.filter_map(view_of_other).collect();
         let view = |setting: &Setting| self.view(setting, of_process(running, setting.process));
         own.iter().map(view).chain(others).collect()
     }
 
-    /// All records; those that ended long ago are removed.
+    /// All records; those that ended long ago are removed, unless they can still be put back.
     fn all(&self) -> Vec<Setting> {
         let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
         let mut all = Vec::new();
@@ -116,7 +126,7 @@ impl Records {
             let age = fs::metadata(self.folder_of(&id).join("stdout")).and_then(|found| found.modified());
             let is_old = age.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ENDED_KEPT));
             match setting.process.is_running() {
-                false if is_old => self.remove(&id),
+                false if is_old && !setting.can_be_put_back() => self.remove(&id),
                 _ => all.push(setting),
             }
         }
@@ -126,21 +136,20 @@ impl Records {
     /// `record`: what `kagiri tune list` says of it; `None`: it is not set any more.
     pub fn view(&self, setting: &Setting, record: Option<&Value>) -> Value {
         let is_applied = setting.process.is_running();
-        let ended = setting.kept.clone().or_else(|| detached::document(&self.folder_of(&setting.id)));
-        let outcome = |name: &str| {
-            let in_document = |document: &Value| {
-                document["settings"].as_array()?.iter().find(|one| one["name"] == name).cloned()
-            };
-            setting.put_back.as_ref().and_then(in_document).or_else(|| in_document(ended.as_ref()?))
-        };
+        // What became of a change lately, and before that.
+        let documents = [setting.put_back.clone(), setting.kept.clone()];
+        let is_unknown = setting.is_keeping && documents.iter().all(Option::is_none);
+        let ended = detached::document(&self.folder_of(&setting.id)).filter(|_| !is_unknown);
+        let documents: Vec<Value> = documents.into_iter().chain([ended]).flatten().collect();
+        let outcome = |name: &str| documents.iter().find_map(|document| of_name(document, name));
         let change = |one: &Change| {
             let ended = outcome(&one.name).filter(|_| !is_applied);
             json!({
                 "name": one.name,
                 "before": one.before,
                 "value": one.value,
-                "outcome": ended.as_ref().map(|ended| &ended["outcome"]),
-                "note": ended.as_ref().map(|ended| &ended["note"]),
+                "outcome": ended.map(|ended| &ended["outcome"]),
+                "note": ended.map(|ended| &ended["note"]),
             })
         };
         let until_words = match (is_applied, setting.until) {
@@ -148,6 +157,9 @@ impl Records {
             (true, None) => "until it is undone".to_owned(),
             (false, _) => "ended".to_owned(),
         };
+        let now = Timestamp::now();
+        let left = |until: Timestamp| until.duration_since(now).as_secs_f64().max(0.0);
+        let left_s = setting.until.filter(|_| is_applied).map(left);
         json!({
             "id": setting.id,
             "from_console": true,
@@ -155,11 +167,24 @@ impl Records {
             "began": setting.began.to_string(),
             "until": setting.until.map(|at| at.to_string()),
             "until_words": until_words,
+            "left_s": left_s,
             "can_be_put_back": setting.can_be_put_back(),
             "changes": setting.changes.iter().map(change).collect::<Vec<_>>(),
             "record": record,
         })
     }
+}
+
+/// What a document of `kagiri tune set` says of a setting.
+fn of_name<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
+    document["settings"].as_array()?.iter().find(|one| one["name"] == name)
+}
+
+/// Whether the process that had set a setting ended with its value before: what another program has set is
+/// not overwritten. `document`: what this process printed at its end.
+pub fn has_value_before(document: Option<&Value>, name: &str) -> bool {
+    let outcome = document.and_then(|document| of_name(document, name)).map(|one| &one["outcome"]);
+    outcome.is_some_and(|outcome| outcome == "restored" || outcome == "unchanged")
 }
 
 /// What a process has set, among what `kagiri tune list` says is set.
@@ -192,6 +217,7 @@ fn view_of_other(record: &Value) -> Option<Value> {
         "began": null,
         "until": null,
         "until_words": record["until"],
+        "left_s": null,
         "can_be_put_back": false,
         "changes": record["settings"].as_array()?.iter().map(change).collect::<Vec<_>>(),
         "record": record,
