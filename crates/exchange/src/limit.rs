@@ -130,7 +130,7 @@ fn cause(
     }
     let resource = Resource::Network;
     if report.server.parse::<std::net::SocketAddr>().is_ok_and(|server| server.ip().is_loopback()) {
-        let statement = "both ends are on one host, without a link between them, and share its CPUs".to_owned();
+        let statement = "both ends are on one host, without a link, and share its CPUs".to_owned();
         let evidence = Evidence::inferred(Resource::None, statement);
         return (Resource::None, Certainty::Unknown, evidence);
     }

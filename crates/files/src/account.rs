@@ -145,7 +145,8 @@ fn headline(totals: &Totals) -> Option<String> {
         format!(" on average (99 % took at most {}: few took most of the time)", quantity(Some(ns / 1e9), "s"))
     });
     Some(format!(
-        "Did {} operations a second and moved {} MiB/s with {} threads, {} an operation{spread}{durable}",
+        "Did {} operations a second and moved {} MiB/s with {} threads, {} an operation{spread}\
+         {durable}",
         count(rate),
         number(mib_per_s),
         totals.threads,
