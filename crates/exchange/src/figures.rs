@@ -94,9 +94,10 @@ fn memory(report: &ClientsReport) -> Figure {
     }
     Figure {
         title: "Socket memory of the clients".into(),
-        note: "Kernel memory of sent data that is not acknowledged yet, and of received data that the client \
+        note:
+            "Kernel memory of sent data that is not acknowledged yet, and of received data that the client \
                has not read yet (SO_MEMINFO)."
-            .into(),
+                .into(),
         x: Axis::of("time since the start", "s"),
         y: Axis::of("memory", "B"),
         layers,

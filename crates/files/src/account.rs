@@ -142,7 +142,10 @@ fn headline(totals: &Totals) -> Option<String> {
     // A mean above the 99th percentile looks wrong where it stands alone.
     let p99_ns = totals.times.percentile_ns(99.0).map(|ns| ns as f64).filter(|ns| *ns < mean_ms * 1e6);
     let spread = p99_ns.map_or(String::new(), |ns| {
-        format!(" on average (99 % took at most {}: few took most of the time)", quantity(Some(ns / 1e9), "s"))
+        format!(
+            " on average (99 % took at most {}: few took most of the time)",
+            quantity(Some(ns / 1e9), "s")
+        )
     });
     Some(format!(
         "Did {} operations a second and moved {} MiB/s with {} threads, {} an operation{spread}\

@@ -7,7 +7,9 @@
 use std::fs;
 use std::time::Duration;
 
-use kagiri_tests::{MachineLock, World, alone, beside_others, need_programs, need_root, undisturbed, workspace};
+use kagiri_tests::{
+    MachineLock, World, alone, beside_others, need_programs, need_root, undisturbed, workspace,
+};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
@@ -96,7 +98,8 @@ fn a_narrow_link_carries_four() {
     let waited = |it: &serde_json::Value| {
         it["limit"]["evidence"].to_string().contains("the network limited the server's connections")
     };
-    let document = search(beside_others(), &plan, |it| found(it) == (4.0, "network") && is_confirmed(it) && waited(it));
+    let document =
+        search(beside_others(), &plan, |it| found(it) == (4.0, "network") && is_confirmed(it) && waited(it));
     assert_eq!(found(&document), (4.0, "network"), "{}", document["limit"]);
     assert!(is_confirmed(&document) && waited(&document), "{}", document["limit"]);
 }
