@@ -1,7 +1,8 @@
 //! The clients of a host as a part of a run: kind `exchange.clients`.
 
+use std::fmt::Display;
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,18 +56,12 @@ pub struct ClientsPart {
 
 /// Where `HOST` or `HOST:PORT` is.
 pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, PartError> {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let is_bare_v6 = bare.parse::<std::net::Ipv6Addr>().is_ok() && !host.contains("]:");
-    let has_port = !is_bare_v6
-        && host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
-    let found = if has_port { host.to_socket_addrs() } else { (bare, port).to_socket_addrs() };
-    let wrong = |why: String| format!("cannot resolve '{host}': {why}; write HOST or HOST:PORT");
-    let mut found = found.map_err(|error| match error.kind() {
-        std::io::ErrorKind::InvalidInput => PartError::usage(wrong(error.to_string())),
+    let wrong = |why: &dyn Display| format!("cannot resolve '{host}': {why}; write HOST or HOST:PORT");
+    workload::address::resolve(host, port).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => PartError::usage(wrong(&error)),
         // The name may be right, and only its resolver out of reach.
-        _ => PartError::new(wrong(error.to_string())),
-    })?;
-    found.next().ok_or_else(|| PartError::new(wrong("it has no address".to_owned())))
+        _ => PartError::new(wrong(&error)),
+    })
 }
 
 /// Where kagiri's server of a run is, and its key.
