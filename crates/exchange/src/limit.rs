@@ -141,8 +141,8 @@ fn cause(
              rate, delay, losses or other traffic did"
         ),
         None => format!(
-            "the clients did not hold messages back, which spent {of_path} of their response time on the path \
-             and in the server, which reports no time"
+            "the clients did not hold messages back, which spent {of_path} of their response time on the \
+             path and in the server, which reports no time"
         ),
     };
     (resource, Certainty::Predicted, Evidence::inferred(resource, statement))

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 
-/// Where `host` is: `HOST` or `HOST:PORT`, where `HOST` is a name or an address, an IPv6 one also in brackets.
-/// The port is `port` unless given.
+/// Where `host` is: `HOST` or `HOST:PORT`, where `HOST` is a name or an address, an IPv6 one also in
+/// brackets. The port is `port` unless given.
 /// Errors: `InvalidInput`: it is written in another way, or has no address; else the resolver's.
 pub fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
