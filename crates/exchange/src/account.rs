@@ -5,7 +5,7 @@ use base::outcome::{Account, Cell, Table};
 
 use crate::metrics::{delivered_bit_per_s, most_urgent};
 use crate::report::{BackgroundReport, ClassReport, ClientsReport};
-use crate::settings::{Class, ExchangeSettings};
+use crate::settings::{BackgroundKind, Class, ExchangeSettings};
 use crate::{figures, limit};
 
 pub(crate) fn of(
@@ -201,21 +201,41 @@ fn errors(report: &ClientsReport) -> Option<Table> {
 fn other_traffic(settings: &ExchangeSettings, background: &BackgroundReport) -> Table {
     let columns =
         [("background", ""), ("flows", ""), ("sent", "bit/s"), ("delivered", "bit/s"), ("lost", "%")];
-    let mut table = Table::new("Other traffic", &columns);
+    // What TCP has sent and has not delivered is in buffers.
+    let can_lose = settings.background.kind == BackgroundKind::Udp;
+    let shown = columns.len() - usize::from(!can_lose);
+    let mut table = Table::new("Other traffic", &columns[..shown]);
     let kind = serde_json::to_value(settings.background.kind).ok();
     let delivered = background.delivered.as_ref();
     let sent = background.sent_bytes as f64;
     let lost =
         delivered.filter(|_| sent > 0.0).map(|delivered| 100.0 * (1.0 - delivered.bytes as f64 / sent));
-    table.rows.push(vec![
+    let mut row: Vec<Cell> = vec![
         kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or_default().into(),
         settings.background.flows.into(),
         (sent * 8.0 / background.elapsed_s).into(),
         delivered_bit_per_s(background).into(),
         lost.map(|percent| percent.max(0.0)).into(),
-    ]);
+    ];
+    row.truncate(shown);
+    table.rows.push(row);
     table
         .notes
         .push("Payload; delivered is what the server received until the last client had ended.".into());
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_udp_background_is_lost() {
+        let lost = |kind| {
+            let mut settings = ExchangeSettings::default();
+            settings.background.kind = kind;
+            other_traffic(&settings, &BackgroundReport::default()).column("lost")
+        };
+        assert_eq!((lost(BackgroundKind::Udp), lost(BackgroundKind::Tcp)), (Some(4), None));
+    }
 }

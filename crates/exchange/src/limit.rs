@@ -134,27 +134,36 @@ fn cause(
         let evidence = Evidence::inferred(Resource::None, statement);
         return (Resource::None, Certainty::Unknown, evidence);
     }
-    let statement = format!(
-        "neither end held messages back, which spent {} of their response time on the path: its rate, delay, \
-         losses or other traffic did",
-        percent(of_path)
-    );
+    let of_path = percent(of_path);
+    let statement = match class.server {
+        Some(_) => format!(
+            "neither end held messages back, which spent {of_path} of their response time on the path: its \
+             rate, delay, losses or other traffic did"
+        ),
+        None => format!(
+            "the clients did not hold messages back, which spent {of_path} of their response time on the \
+             path and in the server, which reports no time"
+        ),
+    };
     (resource, Certainty::Predicted, Evidence::inferred(resource, statement))
 }
 
 /// Whether connections had nothing in flight for most of the time in which replies were waited for.
 fn is_idle(class: &ClassReport) -> bool {
-    let waited_us = (class.write_ns + class.network_ns) as f64 / 1e3;
+    // Requests on the streams of a connection wait at the same time.
+    let at_once = class.streams.unwrap_or(1).max(1) as f64;
+    let waited_us = (class.write_ns + class.network_ns) as f64 / 1e3 / at_once;
     (class.waits.busy_us as f64) < 0.5 * waited_us
 }
 
-/// The share of the link's rate that messages and background used together.
+/// The share of the link's rate that messages and background used together. `None`: the link's rate is not
+/// known, or only replies have bodies, whose sizes are not counted.
 pub(crate) fn link_share(
     settings: &ExchangeSettings,
     report: &ClientsReport,
     background: Option<&BackgroundReport>,
 ) -> Option<f64> {
-    let link = settings.link?.bit_per_s() as f64;
+    let link = settings.link.filter(|_| settings.sends_bodies())?.bit_per_s() as f64;
     let hold_s = (report.hold_s.1 - report.hold_s.0).max(1e-3);
     let bytes: u64 = report.classes.iter().map(|class| class.bytes).sum();
     let messages = bytes as f64 * 8.0 / hold_s * SEGMENT_BYTES.1 / SEGMENT_BYTES.0;
@@ -229,6 +238,26 @@ mod tests {
         let full = limit(class(90, 10, 1), &settings);
         assert_eq!((full.resource, full.certainty), (Resource::Network, Certainty::Confirmed));
         assert!(full.evidence[0].values.contains_key(Limit::LINK_PERCENT), "{full:?}");
+    }
+
+    #[test]
+    fn link_share_of_requests_without_a_body_is_unknown() {
+        let link = Some(BitRate::from_bit_per_s(2_000_000));
+        let get =
+            ExchangeSettings { link, host: Some("http://h/".to_owned()), ..ExchangeSettings::default() };
+        let http = crate::settings::HttpSettings { body: Some("file".to_owned()), ..get.http.clone() };
+        let report = ClientsReport { hold_s: (0.0, 1.0), ..ClientsReport::default() };
+        assert_eq!(link_share(&get, &report, None), None);
+        assert_eq!(link_share(&ExchangeSettings { http, ..get }, &report, None), Some(0.0));
+    }
+
+    #[test]
+    fn requests_that_share_a_connection_wait_at_the_same_time() {
+        let mut http = class(1, 99, 0);
+        (http.server, http.streams, http.waits.busy_us) = (None, Some(10), 9_000);
+        let found = limit(http, &ExchangeSettings::default());
+        assert_eq!(found.resource, Resource::Network);
+        assert!(found.evidence[0].statement.contains("which reports no time"), "{found:?}");
     }
 
     #[test]

@@ -167,7 +167,11 @@ pub struct BackgroundReport {
 impl ClientsReport {
     /// The reports of several threads or hosts as one; `None` without any.
     pub fn of_all(reports: impl IntoIterator<Item = Self>) -> Option<Self> {
-        reports.into_iter().reduce(|mut all, other| {
+        reports.into_iter().reduce(|mut all, mut other| {
+            // Those that ran longer have longer slots.
+            let slot_s = all.slot_s.max(other.slot_s);
+            all.lengthen_slots(slot_s);
+            other.lengthen_slots(slot_s);
             for class in other.classes {
                 match all.classes.iter_mut().find(|one| one.name == class.name) {
                     Some(one) => one.add(class),
@@ -181,6 +185,24 @@ impl ClientsReport {
             all.broke_off = all.broke_off.or(other.broke_off);
             all
         })
+    }
+
+    /// Slots are as long as their first length times a power of two.
+    fn lengthen_slots(&mut self, slot_s: f64) {
+        while self.slot_s > 0.0 && self.slot_s < slot_s {
+            self.slot_s *= 2.0;
+            self.classes.iter_mut().for_each(ClassReport::halve_resolution);
+        }
+    }
+}
+
+impl Slot {
+    fn add(&mut self, other: &Self) {
+        self.answered += other.answered;
+        self.in_time += other.in_time;
+        self.errors += other.errors;
+        self.response_ns_sum += other.response_ns_sum;
+        self.response_ns_max = self.response_ns_max.max(other.response_ns_max);
     }
 }
 
@@ -217,11 +239,7 @@ impl ClassReport {
             self.slots.resize(other.slots.len(), Slot::default());
         }
         for (own, other) in self.slots.iter_mut().zip(&other.slots) {
-            own.answered += other.answered;
-            own.in_time += other.in_time;
-            own.errors += other.errors;
-            own.response_ns_sum += other.response_ns_sum;
-            own.response_ns_max = own.response_ns_max.max(other.response_ns_max);
+            own.add(other);
         }
         self.add_memory(&other.memory);
         self.clients_memory.extend(other.clients_memory);
@@ -229,6 +247,20 @@ impl ClassReport {
         self.connections += other.connections;
         self.streams = self.streams.max(other.streams);
         self.streams_allowed = self.streams_allowed.into_iter().chain(other.streams_allowed).min();
+    }
+
+    /// Makes one slot of each two, and keeps every second sample of the memory.
+    pub(crate) fn halve_resolution(&mut self) {
+        let pair = |pair: &[Slot]| {
+            let mut sum = Slot::default();
+            pair.iter().for_each(|slot| sum.add(slot));
+            sum
+        };
+        self.slots = self.slots.chunks(2).map(pair).collect();
+        self.memory = self.memory.iter().step_by(2).copied().collect();
+        for client in &mut self.clients_memory {
+            client.samples = client.samples.iter().step_by(2).copied().collect();
+        }
     }
 
     /// Threads and hosts sample at nearly the same moments.

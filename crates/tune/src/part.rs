@@ -17,6 +17,7 @@ use sys::child::{Child, Spawn};
 use sys::clock::Deadline;
 use sys::journal::Journal;
 use workload::part::{Part, Peers};
+use workload::program_text;
 
 use crate::advise::{BufferShares, Finding, Statement, advise, buffer_shares, values_of};
 use crate::kernel::Kernel;
@@ -28,7 +29,6 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 const END_WITHIN: Duration = Duration::from_secs(20);
 /// Longer than any variant is measured: the part ends it.
 const LENGTH: &str = "168h";
-const SAID_BYTES_MAX: usize = 400;
 /// A trial longer than this is not watched to its end.
 const WATCH_MAX: Duration = Duration::from_secs(24 * 3600);
 
@@ -92,8 +92,7 @@ impl Part for SettingsPart {
         let mut setter = spawn.start(&journal).map_err(PartError::new)?;
         if let Err(error) = setter.wait_line(READY_WITHIN, |line| line.contains(READY)) {
             let said = setter.output_tail();
-            let own = said.lines().find_map(|line| line.strip_prefix("error: "));
-            let why = own.map_or_else(|| error.to_string(), str::to_owned);
+            let why = program_text::error(&said).map_or_else(|| error.to_string(), str::to_owned);
             return Err(PartError::new(format!("the settings of the plan are not set: {why}")));
         }
         self.setter = Some(setter);
@@ -117,18 +116,11 @@ impl Part for SettingsPart {
         setter.signal(sys::child::Signal::SIGINT).map_err(PartError::new)?;
         let status = setter.wait(END_WITHIN).map_err(PartError::new)?;
         let said = setter.last_words(Deadline::after(sys::child::LAST_WORDS_WITHIN));
-        report(&said).ok_or_else(|| {
-            let start = said.char_indices().rev().nth(SAID_BYTES_MAX).map_or(0, |(at, _)| at);
-            PartError::new(format!("'kagiri tune set' ended with {status}: {}", said[start..].trim()))
+        program_text::document(&said).ok_or_else(|| {
+            let end = program_text::end(&said);
+            PartError::new(format!("'kagiri tune set' ended with {status}: {end}"))
         })
     }
-}
-
-/// The document among the lines that were written.
-fn report(said: &str) -> Option<SettingsReport> {
-    let begin = if said.starts_with("{\n") { 0 } else { said.find("\n{\n")? };
-    let mut documents = serde_json::Deserializer::from_str(&said[begin..]).into_iter();
-    documents.next()?.ok()
 }
 
 /// What was seen of the sockets and counters of a host.
@@ -205,9 +197,9 @@ mod tests {
                         \"scope\": \"namespace\", \"before\": \"1\", \"value\": \"0\", \
                         \"outcome\": \"left_alone\", \"note\": \"its value is 2 now\" } ]\n}\n";
         for said in [document.to_owned(), format!("net.ipv4.tcp_sack: 1 -> 0\n{document}")] {
-            let found = report(&said).expect("a report");
+            let found: SettingsReport = program_text::document(&said).expect("a report");
             assert!(found.settings[0].is_left_alone());
         }
-        assert!(report("Set for 168h\n").is_none());
+        assert!(program_text::document::<SettingsReport>("Set for 168h\n").is_none());
     }
 }

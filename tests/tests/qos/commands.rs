@@ -297,6 +297,8 @@ fn policy_is_refused_without_root_or_interface() {
     need_root!();
     let world = World::new();
     let text = format!("{HEAD}target = '500ms'\nsize = '250kB'\n").replace("eth0", "no-such-0");
+    world.write("p.toml", format!("{text}congestion_control = 'no-such-1'\n"));
+    world.run(&["qos", "run", "p.toml"]).fails(2, &["p.toml", "congestion control to no-such-1", "offers"]);
     world.write("p.toml", text);
     world.run(&["qos", "run", "p.toml"]).fails(2, &["p.toml", "no interface \"no-such-0\"", "ip link"]);
 }

@@ -34,14 +34,12 @@ pub struct BackgroundTask {
     pub trial: u64,
 }
 
-type Sent = (u64, f64);
-
 pub struct BackgroundPart {
     task: BackgroundTask,
     flows: Vec<Flow>,
     /// Brings the count when the trial ends.
     control: Option<TcpStream>,
-    threads: Option<ThreadGroup<Result<Sent, NetError>>>,
+    threads: Option<ThreadGroup<Result<BackgroundReport, NetError>>>,
 }
 
 impl Part for BackgroundPart {
@@ -87,7 +85,7 @@ impl Part for BackgroundPart {
             let mut events = reactor::EventLoop::new(thread.stop_handle(), 256)?;
             let mut sender = Sender::new(flows, pattern, control, events.reactor())?;
             events.run(&mut sender)?;
-            Ok(sender.sent())
+            Ok(sender.into_report())
         };
         group.spawn(spec, work).map_err(PartError::new)?;
         self.threads = Some(group);
@@ -106,7 +104,7 @@ impl Part for BackgroundPart {
         if let Some(mut threads) = self.threads.take() {
             threads.stop();
             match threads.finish(Deadline::after(Duration::from_secs(1))).pop() {
-                Some(Ok(Ok((bytes, s)))) => (report.sent_bytes, report.elapsed_s) = (bytes, s),
+                Some(Ok(Ok(sent))) => report = sent,
                 Some(Ok(Err(error))) => report.broke_off = Some(error.to_string()),
                 Some(Err(error)) => report.broke_off = Some(error.to_string()),
                 None => {}

@@ -8,6 +8,7 @@ use sys::clock::monotonic_ns;
 use sys::net::{Event, Interest, Moved, NetError, TcpSocket, UdpFlow};
 
 use crate::payload;
+use crate::report::BackgroundReport;
 use crate::wire::DATAGRAM_HEADER_BYTES;
 
 const FLOW: u8 = 1;
@@ -91,6 +92,8 @@ pub(super) struct Sender {
     pattern: Pattern,
     _control: TcpStream,
     last_ns: u64,
+    /// Why the first flow ended that failed.
+    failure: Option<NetError>,
 }
 
 impl Sender {
@@ -113,13 +116,17 @@ impl Sender {
             flow.rate = pattern.each_bit_per_s.map(rate);
             reactor.set_timer(token, pattern.start_ns);
         }
-        Ok(Self { flows, pattern, _control: control, last_ns: pattern.start_ns })
+        Ok(Self { flows, pattern, _control: control, last_ns: pattern.start_ns, failure: None })
     }
 
-    /// Bytes that were sent, and for how long, s.
-    pub(super) fn sent(&self) -> (u64, f64) {
-        let bytes = self.flows.iter().map(|flow| flow.sent_bytes).sum();
-        (bytes, self.last_ns.saturating_sub(self.pattern.start_ns) as f64 / 1e9)
+    /// What was sent; nothing arrived yet.
+    pub(super) fn into_report(self) -> BackgroundReport {
+        BackgroundReport {
+            sent_bytes: self.flows.iter().map(|flow| flow.sent_bytes).sum(),
+            elapsed_s: self.last_ns.saturating_sub(self.pattern.start_ns) as f64 / 1e9,
+            delivered: None,
+            broke_off: self.failure.map(|failure| format!("a flow ended early: {failure}")),
+        }
     }
 
     fn advance(&mut self, token: Token, reactor: &mut Reactor) {
@@ -142,9 +149,9 @@ impl Sender {
                     Ok(Some(bytes)) if flow.rate.is_some() => bytes_max = bytes_max.saturating_sub(bytes),
                     Ok(Some(_)) => break,
                     Ok(None) => return,
-                    Err(_) => {
-                        // What arrives is what counts.
+                    Err(error) => {
                         flow.is_over = true;
+                        self.failure.get_or_insert(error);
                         return;
                     }
                 }
@@ -185,5 +192,28 @@ mod tests {
         let found = [99, 100, 109, 110, 114, 115, 126].map(|now_ns| pattern.paused_until_ns(now_ns));
         assert_eq!(found, [Some(100), None, None, Some(115), Some(115), None, Some(130)]);
         assert_eq!(Pattern { pause: None, ..pattern }.paused_until_ns(u64::MAX), None);
+    }
+
+    #[test]
+    fn flow_that_fails_is_reported() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (flow, control) = (connect(), connect());
+        // The server closes the flow, and later the control connection.
+        drop(listener.accept().unwrap());
+        let server = listener.accept().unwrap().0;
+        let closer = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            drop(server);
+        });
+        let stop = std::sync::Arc::new(reactor::StopHandle::new().unwrap());
+        let mut events = reactor::EventLoop::new(stop, 16).unwrap();
+        let pattern = Pattern { start_ns: monotonic_ns(), each_bit_per_s: None, pause: None };
+        let flows = vec![Flow::tcp(TcpSocket::try_from(flow).unwrap())];
+        let mut sender = Sender::new(flows, pattern, control, events.reactor()).unwrap();
+        events.run(&mut sender).unwrap();
+        let report = sender.into_report();
+        assert!(report.broke_off.is_some_and(|why| why.contains("a flow ended early")));
+        closer.join().unwrap();
     }
 }

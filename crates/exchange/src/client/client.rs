@@ -193,9 +193,10 @@ impl Client {
         if behind_ns > late_ns {
             stats.late(intended, behind_ns);
         }
-        let bytes = match &self.sizes {
-            Some(sizes) => sizes.bytes(number, self.number, &mut self.random),
-            None => 0,
+        let bytes = match (shared.spec.protocol.file_bytes(), &self.sizes) {
+            (Some(bytes), _) => bytes,
+            (None, Some(sizes)) => sizes.bytes(number, self.number, &mut self.random),
+            (None, None) => 0,
         };
         let at = Moments { intended, started: now_ns, connected: now_ns, written: u64::MAX };
         self.messages.push(number, at, bytes);

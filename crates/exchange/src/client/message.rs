@@ -116,6 +116,11 @@ impl Messages {
         true
     }
 
+    /// The message that the next reply in order belongs to.
+    pub(super) fn front(&self) -> Option<&UnderWay> {
+        self.queue.front()
+    }
+
     /// Takes the message that the next reply in order belongs to, and whether its time was over.
     pub(super) fn take_front(&mut self) -> Option<(UnderWay, bool)> {
         let message = self.queue.pop_front()?;

@@ -80,7 +80,7 @@ pub(crate) enum GroupError {
 
 /// How far the threads are before the start.
 #[derive(Debug, Default)]
-struct Readiness {
+struct StartBarrier {
     ready: AtomicUsize,
     problem: Mutex<Option<Unconnected>>,
 }
@@ -89,7 +89,7 @@ struct Readiness {
 #[derive(Debug)]
 pub(crate) struct Group {
     threads: ThreadGroup<Result<ClientsReport, NetError>>,
-    readiness: Arc<Readiness>,
+    barrier: Arc<StartBarrier>,
     number: usize,
 }
 
@@ -107,24 +107,24 @@ impl Group {
         for (index, client) in clients.into_iter().enumerate() {
             shares[index % number].push(client);
         }
-        let readiness = Arc::new(Readiness::default());
+        let barrier = Arc::new(StartBarrier::default());
         let mut group = ThreadGroup::new(u64::MAX)?;
         for (index, share) in shares.into_iter().enumerate() {
-            let (worker, readiness) = (spec.worker.clone(), readiness.clone());
+            let (worker, barrier) = (spec.worker.clone(), barrier.clone());
             let name = format!("exchange-{index}");
             let thread = ThreadSpec { name, is_precise: true, ..ThreadSpec::default() };
-            group.spawn(thread, move |control| run(worker, share, control, &readiness))?;
+            group.spawn(thread, move |control| run(worker, share, control, &barrier))?;
         }
-        Ok(Self { threads: group, readiness, number })
+        Ok(Self { threads: group, barrier, number })
     }
 
     /// Waits until all clients are connected, or `is_stopped`.
     pub(crate) fn wait_ready(&self, is_stopped: impl Fn() -> bool) -> Result<(), GroupError> {
         loop {
-            let problem = self.readiness.problem.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let problem = self.barrier.problem.lock().unwrap_or_else(PoisonError::into_inner).clone();
             match problem {
                 Some(problem) => return Err(GroupError::Unconnected(problem)),
-                None if self.readiness.ready.load(Ordering::Acquire) == self.number => return Ok(()),
+                None if self.barrier.ready.load(Ordering::Acquire) == self.number => return Ok(()),
                 None if is_stopped() => return Err(GroupError::Stopped),
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
@@ -179,23 +179,23 @@ fn run(
     spec: WorkerSpec,
     clients: Vec<Client>,
     control: &ThreadControl,
-    readiness: &Readiness,
+    barrier: &StartBarrier,
 ) -> Result<ClientsReport, NetError> {
     let mut events = EventLoop::new(control.stop_handle(), EVENTS_MAX)?;
     let target = |class: &crate::settings::Class| class.target.map(|target| target.ns());
     let stats = spec.classes.iter().map(|class| ClassStats::new(&class.name, target(class), spec.sample_ns));
     let mut counts = vec![0; spec.classes.len()];
     clients.iter().for_each(|client| counts[client.class] += 1);
-    let (stats, server, slot_s) = (stats.collect(), spec.server.to_string(), spec.sample_ns as f64 / 1e9);
+    let (stats, server) = (stats.collect(), spec.server.to_string());
     let mut worker = Worker::new(spec, clients, stats);
     worker.connect(events.reactor());
     while !worker.is_ready() && worker.problem.is_none() && !control.is_stopped() {
         events.poll_once(&mut worker, u64::MAX)?;
     }
     if let Some(problem) = &worker.problem {
-        *readiness.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem.clone());
+        *barrier.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem.clone());
     }
-    readiness.ready.fetch_add(1, Ordering::Release);
+    barrier.ready.fetch_add(1, Ordering::Release);
     // The start is announced by a wake-up.
     while control.start_ns() == u64::MAX && worker.problem.is_none() && !control.is_stopped() {
         events.poll_once(&mut worker, u64::MAX)?;
@@ -213,11 +213,12 @@ fn run(
     let hold_s = worker.hold_s();
     let Worker { shared, busiest, .. } = worker;
     let protocol_used = shared.protocol_used.map(str::to_owned);
+    let slot_ns = shared.stats.iter().map(ClassStats::slot_ns).max().unwrap_or(1);
     let stats = shared.stats.into_iter().zip(counts);
     Ok(ClientsReport {
-        classes: stats.map(|(stats, count)| stats.into_report(count)).collect(),
+        classes: stats.map(|(stats, count)| stats.into_report(count, slot_ns)).collect(),
         hold_s,
-        slot_s,
+        slot_s: slot_ns as f64 / 1e9,
         busiest: busiest.end(monotonic_ns()),
         stopped,
         broke_off: None,

@@ -1,7 +1,8 @@
 //! The clients of a host as a part of a run: kind `exchange.clients`.
 
+use std::fmt::Display;
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::http::tls::{CA_BYTES_MAX, Offer, TlsClient};
 use crate::http::{Request, Target};
 use crate::report::ClientsReport;
 use crate::server::part::ServerPart;
-use crate::settings::{Connections, ExchangeSettings, HttpVersion, PORT, Sizes};
+use crate::settings::{Connections, ExchangeSettings, HttpVersion, PORT, Sizes, sum_bit_per_s};
 use crate::wire::{Hello, Purpose};
 
 /// The largest file that is a body.
@@ -26,7 +27,8 @@ const BODY_BYTES_MAX: u64 = 1 << 30;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// With more clients, the memory of each one's socket is not kept.
 const CLIENTS_KEPT_MAX: u64 = 64;
-/// The time over which replies are summed up, and between two looks at a socket's memory.
+/// Slots of a trial whose end is known. A slot is the time over which replies are summed up, and between two
+/// looks at a socket's memory.
 const SLOTS: u64 = 200;
 const SLOT_NS_MIN: u64 = 100_000_000;
 
@@ -54,17 +56,12 @@ pub struct ClientsPart {
 
 /// Where `HOST` or `HOST:PORT` is.
 pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, PartError> {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let is_bare_v6 = bare.parse::<std::net::Ipv6Addr>().is_ok() && !host.contains("]:");
-    let has_port = !is_bare_v6 && host.rsplit_once(':').is_some();
-    let found = if has_port { host.to_socket_addrs() } else { (bare, port).to_socket_addrs() };
-    let wrong = |why: String| format!("cannot resolve '{host}': {why}; write HOST or HOST:PORT");
-    let mut found = found.map_err(|error| match error.kind() {
-        std::io::ErrorKind::InvalidInput => PartError::usage(wrong(error.to_string())),
+    let wrong = |why: &dyn Display| format!("cannot resolve '{host}': {why}; write HOST or HOST:PORT");
+    workload::address::resolve(host, port).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => PartError::usage(wrong(&error)),
         // The name may be right, and only its resolver out of reach.
-        _ => PartError::new(wrong(error.to_string())),
-    })?;
-    found.next().ok_or_else(|| PartError::new(wrong("it has no address".to_owned())))
+        _ => PartError::new(wrong(&error)),
+    })
 }
 
 /// Where kagiri's server of a run is, and its key.
@@ -128,7 +125,7 @@ impl ClientsPart {
             }
             None => None,
         };
-        let has_body = body.is_some() || self.task.settings.size.is_some() || self.has_class_sizes();
+        let has_body = settings.sends_bodies();
         let keeps_alive = settings.connections == Connections::Persistent;
         let method = settings.http.method.as_deref();
         let request = Request::new(&target, method, &settings.http.headers, has_body, keeps_alive);
@@ -142,10 +139,6 @@ impl ClientsPart {
         let request = Box::new(request);
         let streams = settings.http.streams as usize;
         Ok((address(&target.address, 80)?, Protocol::Http { request, body, tls, is_http2, streams }))
-    }
-
-    fn has_class_sizes(&self) -> bool {
-        self.task.settings.class.iter().any(|class| class.size.is_some())
     }
 
     /// The clients of each class that run here.
@@ -199,6 +192,12 @@ impl Part for ClientsPart {
         host.permit.peer(server)?;
         let settings = &self.task.settings;
         let classes = settings.classes_at(self.task.load);
+        let shares = self.shares(host)?;
+        let rate = |share: &Share| {
+            let rate = classes[share.class].message_bit_per_s(protocol.file_bytes())?;
+            Some(rate * share.count as f64)
+        };
+        host.permit.rate(sum_bit_per_s(shares.iter().map(rate)))?;
         let all: u64 = classes.iter().map(|class| class.clients).sum();
         let options = SocketOptions {
             send_buffer_bytes: settings.send_buffer.map(|buffer| buffer.bytes()),
@@ -220,7 +219,7 @@ impl Part for ClientsPart {
             sample_ns: slot_ns(settings),
             keeps_clients: all <= CLIENTS_KEPT_MAX,
         };
-        let (shares, threads, seed) = (self.shares(host)?, settings.threads, self.task.seed);
+        let (threads, seed) = (settings.threads, self.task.seed);
         if settings.background.is_wanted() {
             let (server, key) = own_server(settings, peers)?;
             host.permit.peer(server)?;

@@ -38,6 +38,14 @@ impl Protocol {
         }
     }
 
+    /// The size of the file that is the body of each request.
+    pub(super) fn file_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Http { body: Some(body), .. } => Some(body.len() as u64),
+            _ => None,
+        }
+    }
+
     /// The request of HTTP/2 for a message of this size.
     pub(super) fn http2(&self, bytes: u64) -> Result<(http::Request<()>, Option<Body>), String> {
         let Self::Http { request, body, .. } = self else { return Err("it is no URL".to_owned()) };

@@ -2,7 +2,7 @@
 
 use base::pace::OpenLoop;
 
-use crate::settings::{Arrivals, Class, Loop};
+use crate::settings::{Arrivals, Class, Loop, exponential};
 
 /// Which client of how many of its class, and the seed of its randomness.
 #[derive(Debug, Clone, Copy)]
@@ -101,11 +101,6 @@ impl Schedule {
             self.due_ns = self.due_ns.max(at_ns);
         }
     }
-}
-
-fn exponential(mean_ns: f64, random: &mut fastrand::Rng) -> u64 {
-    // Inverse of the exponential distribution; 1 - f64() is never 0.
-    (-(1.0 - random.f64()).ln() * mean_ns) as u64
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use sys::net::TcpInfo;
 
 use crate::report::{ClassReport, ClientMemory, MemorySample, Slot, Waits};
 
+/// With more slots, each two become one: a trial of counted messages has no end that is known.
+const SLOTS_MAX: u64 = 400;
 /// Error messages that are kept word by word.
 const MESSAGES_MAX: usize = 3;
 
@@ -52,6 +54,9 @@ pub(super) struct ClassStats {
     begin_ns: u64,
     start_ns: u64,
     slot_ns: u64,
+    /// Looks at the memory of the sockets, and every how many of them is kept.
+    looks: u64,
+    kept_each: u64,
     target_ns: Option<u64>,
     report: ClassReport,
 }
@@ -59,7 +64,7 @@ pub(super) struct ClassStats {
 impl ClassStats {
     pub(super) fn new(name: &str, target_ns: Option<u64>, slot_ns: u64) -> Self {
         let report = ClassReport { name: name.to_owned(), ..ClassReport::default() };
-        Self { begin_ns: 0, start_ns: 0, slot_ns, target_ns, report }
+        Self { begin_ns: 0, start_ns: 0, slot_ns: slot_ns.max(1), looks: 0, kept_each: 1, target_ns, report }
     }
 
     pub(super) fn begin(&mut self, start_ns: u64, begin_ns: u64) {
@@ -67,11 +72,26 @@ impl ClassStats {
     }
 
     fn slot(&mut self, now_ns: u64) -> &mut Slot {
-        let slot = (now_ns.saturating_sub(self.start_ns) / self.slot_ns.max(1)) as usize;
+        let elapsed_ns = now_ns.saturating_sub(self.start_ns);
+        self.lengthen_slots(elapsed_ns / SLOTS_MAX);
+        let slot = (elapsed_ns / self.slot_ns) as usize;
         if slot >= self.report.slots.len() {
             self.report.slots.resize(slot + 1, Slot::default());
         }
         &mut self.report.slots[slot]
+    }
+
+    pub(super) const fn slot_ns(&self) -> u64 {
+        self.slot_ns
+    }
+
+    /// Makes slots longer than this.
+    fn lengthen_slots(&mut self, than_ns: u64) {
+        while self.slot_ns <= than_ns {
+            self.slot_ns *= 2;
+            self.kept_each *= 2;
+            self.report.halve_resolution();
+        }
     }
 
     /// A message was sent later than it could have been, by this.
@@ -158,13 +178,20 @@ impl ClassStats {
         self.report.streams_allowed = self.report.streams_allowed.into_iter().chain(allowed).min();
     }
 
-    /// The memory of all sockets of the class on this thread, and of the largest.
+    /// The memory of all sockets of the class on this thread, and of the largest; ends a look.
     pub(super) fn memory(&mut self, now_ns: u64, total_bytes: u64, max_bytes: u64) {
-        let at_s = now_ns.saturating_sub(self.start_ns) as f64 / 1e9;
-        self.report.memory.push(MemorySample { at_s, total_bytes, max_bytes });
+        let is_kept = self.keeps_look(now_ns);
+        self.looks += 1;
+        if is_kept {
+            let at_s = now_ns.saturating_sub(self.start_ns) as f64 / 1e9;
+            self.report.memory.push(MemorySample { at_s, total_bytes, max_bytes });
+        }
     }
 
     pub(super) fn memory_of(&mut self, client: u32, now_ns: u64, bytes: u64) {
+        if !self.keeps_look(now_ns) {
+            return;
+        }
         let at_s = now_ns.saturating_sub(self.start_ns) as f64 / 1e9;
         let found = self.report.clients_memory.iter_mut().find(|one| one.client == client);
         match found {
@@ -173,7 +200,14 @@ impl ClassStats {
         }
     }
 
-    pub(super) fn into_report(self, clients: u64) -> ClassReport {
+    fn keeps_look(&mut self, now_ns: u64) -> bool {
+        self.lengthen_slots(now_ns.saturating_sub(self.start_ns) / SLOTS_MAX);
+        self.looks.is_multiple_of(self.kept_each)
+    }
+
+    /// With slots of this length.
+    pub(super) fn into_report(mut self, clients: u64, slot_ns: u64) -> ClassReport {
+        self.lengthen_slots(slot_ns - 1);
         ClassReport { clients, ..self.report }
     }
 }
@@ -202,7 +236,7 @@ mod tests {
         stats.failed(100, Fault::Timeout, 1200, || unreachable!());
         stats.failed(49, Fault::Broken, 1200, || unreachable!());
         stats.failed(100, Fault::Broken, 1200, || "reset".to_owned());
-        let report = stats.into_report(1);
+        let report = stats.into_report(1, 100);
         assert_eq!((report.answered, report.in_time, report.errors, report.bytes), (2, 1, 2, 18));
         let parts = [report.wait_ns, report.connect_ns, report.write_ns, report.network_ns, report.server_ns];
         assert_eq!(parts, [20, 40, 140, 600 + 901, 300]);
@@ -212,5 +246,29 @@ mod tests {
             Slot { answered: 2, in_time: 1, errors: 0, response_ns_sum: 2001, response_ns_max: 1001 }
         );
         assert_eq!(report.messages, ["reset"]);
+    }
+
+    #[test]
+    fn long_trial_has_longer_slots_and_keeps_fewer_samples() {
+        let run = |slots: u64| {
+            let mut stats = ClassStats::new("alarm", None, 100);
+            stats.begin(0, 0);
+            for now_ns in (0..slots).map(|slot| slot * 100) {
+                stats.answered(Moments::default(), None, 1, now_ns);
+                stats.memory_of(7, now_ns, 1);
+                stats.memory(now_ns, 1, 1);
+            }
+            stats
+        };
+        let long = run(3000);
+        assert_eq!(long.slot_ns(), 800);
+        let long = long.into_report(1, 800);
+        let lengths = [long.slots.len(), long.memory.len(), long.clients_memory[0].samples.len()];
+        assert_eq!((lengths, long.slots[0].answered), ([375; 3], 8));
+        // The other ended earlier.
+        let mut all = run(200).into_report(1, 800);
+        assert_eq!([all.slots.len(), all.memory.len()], [25; 2]);
+        all.add(long);
+        assert_eq!((all.slots.len(), all.slots[0].answered, all.memory[24].total_bytes), (375, 16, 2));
     }
 }

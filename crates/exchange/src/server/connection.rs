@@ -10,6 +10,8 @@ use crate::payload;
 use crate::readiness::Readiness;
 use crate::wire::{HEADER_BYTES, HELLO_BYTES, Hello, MessageHeader, ReplyHeader};
 
+/// Reads and writes of one connection before others have their turn.
+const CALLS_MAX: usize = 16;
 /// Messages that wait for their reply; with more, the connection is not read.
 const PENDING_MAX: usize = 1 << 14;
 /// The first bytes of a reply go out together with its header.
@@ -151,23 +153,20 @@ impl Connection {
     pub(super) fn serve(&mut self, buffers: &mut Buffers) -> Served {
         let is_again = self.read(buffers);
         let was_full = self.pending.len() >= PENDING_MAX;
-        let due = self.write(buffers);
-        match (is_again, due) {
+        let written = self.write(buffers);
+        match (is_again, written) {
             (Err(_), _) | (_, Err(_)) => Served::Over,
             (Ok(true), Ok(_)) => Served::Again,
             // What was left unread causes no further event.
             (Ok(false), Ok(_)) if was_full && self.pending.len() < PENDING_MAX => Served::Again,
-            // Sends wait for room, or for the moment of the next reply.
-            (Ok(false), Ok(due_ns)) => match self.is_read && self.is_idle() {
-                true => Served::Over,
-                false => Served::Waits(due_ns),
-            },
+            (Ok(false), Ok(_)) if self.is_read && self.is_idle() => Served::Over,
+            (Ok(false), Ok(served)) => served,
         }
     }
 
     /// Whether there may be more to read.
     fn read(&mut self, buffers: &mut Buffers) -> Result<bool, NetError> {
-        for _ in 0..16 {
+        for _ in 0..CALLS_MAX {
             let may_read = !self.is_read && self.readiness.may_read();
             if !may_read || self.pending.len() >= PENDING_MAX || !self.receive(buffers, false)? {
                 return Ok(false);
@@ -232,14 +231,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends replies that are due; the moment of the next one, if one waits for it.
-    fn write(&mut self, buffers: &mut Buffers) -> Result<Option<u64>, NetError> {
-        loop {
+    /// Sends replies that are due. It then waits for the next message, for room in its socket, or for the
+    /// moment of the next reply.
+    fn write(&mut self, buffers: &mut Buffers) -> Result<Served, NetError> {
+        for _ in 0..CALLS_MAX {
             if self.reply.is_none() {
-                let Some(next) = self.pending.front().copied() else { return Ok(None) };
+                let Some(next) = self.pending.front().copied() else { return Ok(Served::Waits(None)) };
                 let now_ns = monotonic_ns();
                 if next.due_ns > now_ns {
-                    return Ok(Some(next.due_ns));
+                    return Ok(Served::Waits(Some(next.due_ns)));
                 }
                 self.pending.pop_front();
                 let header = ReplyHeader {
@@ -250,7 +250,7 @@ impl Connection {
                 self.reply =
                     Some(Reply { head: header.to_bytes(), bytes: next.reply_bytes, sent: 0, of: next });
             }
-            let Some(reply) = &mut self.reply else { return Ok(None) };
+            let Some(reply) = &mut self.reply else { return Ok(Served::Waits(None)) };
             let left = reply.bytes - reply.sent;
             let first = FIRST_BYTES as u64;
             let part: &[u8] = if reply.sent < first {
@@ -261,7 +261,7 @@ impl Connection {
             };
             match self.socket.send(part, (part.len() as u64) < left)? {
                 Moved::Bytes(bytes) => reply.sent += bytes as u64,
-                Moved::WouldBlock | Moved::End => return Ok(None),
+                Moved::WouldBlock | Moved::End => return Ok(Served::Waits(None)),
             }
             if reply.sent == reply.bytes {
                 buffers.messages += 1;
@@ -274,5 +274,29 @@ impl Connection {
                 self.reply = None;
             }
         }
+        Ok(if self.is_idle() { Served::Waits(None) } else { Served::Again })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn replies_of_many_messages_take_several_turns() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut connection = Connection::new(listener.accept().unwrap().0.try_into().unwrap());
+        let message = |number| MessageHeader { bytes: 24, reply_bytes: 24, number }.to_bytes();
+        let messages: Vec<u8> = (0..40).flat_map(message).collect();
+        peer.write_all(&messages).unwrap();
+        let mut buffers = Buffers::new(0, None);
+        let turns: Vec<Served> = (0..3).map(|_| connection.serve(&mut buffers)).collect();
+        assert_eq!(turns, [Served::Again, Served::Again, Served::Waits(None)]);
+        peer.read_exact(&mut [0; 40 * 24]).unwrap();
+        assert_eq!(buffers.messages, 40);
     }
 }

@@ -25,6 +25,8 @@ pub use self::trials::BackgroundCount;
 const DATAGRAM_QUEUE_BYTES: u64 = 4 << 20;
 /// Free ports of TCP that are tried until the same one of UDP is free, too.
 const PORTS_TRIED: u32 = 20;
+/// A connection whose peer's host is silent for so long is closed: clients may send nothing for longer.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
 const FILES: u64 = 1 << 20;
 const END_WITHIN: Duration = Duration::from_secs(1);
 
@@ -157,8 +159,11 @@ impl Server {
 }
 
 fn listen_options(settings: &ServerSettings) -> ListenOptions {
-    let socket =
-        SocketOptions { receive_buffer_bytes: settings.receive_buffer_bytes, ..SocketOptions::default() };
+    let socket = SocketOptions {
+        receive_buffer_bytes: settings.receive_buffer_bytes,
+        silence_limit: Some(SILENCE_MAX),
+        ..SocketOptions::default()
+    };
     ListenOptions { socket, ..ListenOptions::default() }
 }
 

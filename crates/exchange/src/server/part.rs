@@ -9,7 +9,7 @@ use workload::part::{self, Part, Peers};
 use workload::watch;
 
 use super::{Server, ServerReport, ServerSettings};
-use crate::settings::ExchangeSettings;
+use crate::settings::{Class, ExchangeSettings, sum_bit_per_s};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServerTask {
@@ -53,6 +53,12 @@ impl Part for ServerPart {
         let ports: BTreeSet<u16> = settings.classes().iter().filter_map(|class| class.port).collect();
         for port in &ports {
             host.permit.peer((address, *port).into())?;
+        }
+        // With a URL, only the background comes here, which has no replies.
+        if settings.url().is_none() {
+            let classes = settings.classes_at(settings.load_plan().load_max);
+            let rate = |class: &Class| Some(class.reply_bit_per_s()? * class.clients as f64);
+            host.permit.rate(sum_bit_per_s(classes.iter().map(rate)))?;
         }
         let server = Server::start(&ServerSettings {
             more_ports: ports.into_iter().collect(),

@@ -66,6 +66,29 @@ pub struct Class {
     pub send_buffer_bytes: Option<u64>,
 }
 
+impl Class {
+    /// Mean rate of the messages of a client, bit/s, whose bodies are files of this size if they are files;
+    /// `None`: it has no limit, or is not known.
+    pub(crate) fn message_bit_per_s(&self, file_bytes: Option<u64>) -> Option<f64> {
+        let bytes = match (file_bytes, &self.size) {
+            (Some(bytes), _) => bytes as f64,
+            (None, Some(size)) => size.mean_bytes()?,
+            (None, None) => 0.0,
+        };
+        Some(8.0 * bytes * self.rate_per_s?)
+    }
+
+    /// The same of the replies to a client.
+    pub(crate) fn reply_bit_per_s(&self) -> Option<f64> {
+        Some(8.0 * self.reply_bytes as f64 * self.rate_per_s?)
+    }
+}
+
+/// Several rates as one that the owner of a host may permit: `u64::MAX` if one is unknown.
+pub(crate) fn sum_bit_per_s(rates: impl Iterator<Item = Option<f64>>) -> u64 {
+    rates.sum::<Option<f64>>().map_or(u64::MAX, |sum| sum as u64)
+}
+
 /// The name of the class of a plain command line.
 const ONLY: &str = "messages";
 
@@ -163,5 +186,19 @@ mod tests {
         assert_eq!(settings.load_plan().fixed, Some(4));
         let url = ExchangeSettings::read(json!({"host": "http://localhost/"})).unwrap();
         assert_eq!(url.classes()[0].size, None, "a URL is asked without a body");
+    }
+
+    #[test]
+    fn rate_of_a_class_is_known_if_its_messages_have_a_rate_and_a_size() {
+        let class = |settings| ExchangeSettings::read(settings).unwrap().classes().remove(0);
+        let paced = class(json!({"rate_per_s": 10.0, "size": "uniform 1kB..3kB", "reply_size": "500B"}));
+        let rates =
+            [paced.message_bit_per_s(None), paced.message_bit_per_s(Some(1)), paced.reply_bit_per_s()];
+        assert_eq!(rates, [Some(160e3), Some(80.0), Some(40e3)]);
+        assert_eq!(sum_bit_per_s([Some(1.0), Some(2.0)].into_iter()), 3);
+        let of_file = class(json!({"rate_per_s": 10.0, "size": "file x"}));
+        assert_eq!((of_file.message_bit_per_s(None), of_file.message_bit_per_s(Some(1))), (None, Some(80.0)));
+        let closed = class(json!({"size": "1kB"}));
+        assert_eq!(sum_bit_per_s([Some(1.0), closed.message_bit_per_s(None)].into_iter()), u64::MAX);
     }
 }

@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use background::{BackgroundKind, BackgroundSettings};
+pub(crate) use class::sum_bit_per_s;
 pub use class::{Class, ClassSettings};
+pub(crate) use size::exponential;
 pub use size::{MessageSize, Sizes};
 
 /// The port that `kagiri exchange --serve` listens on by default.
@@ -311,6 +313,12 @@ impl ExchangeSettings {
     pub fn message_size(&self) -> Option<MessageSize> {
         let usual = || MessageSize::Fixed(ByteSize::from_bytes(SIZE_BYTES));
         self.size.clone().or_else(|| self.url().is_none().then(usual))
+    }
+
+    /// Whether messages have a body; requests of a URL may have none.
+    pub fn sends_bodies(&self) -> bool {
+        let has_size = self.size.is_some() || self.class.iter().any(|class| class.size.is_some());
+        self.url().is_none() || self.http.body.is_some() || has_size
     }
 
     pub fn load_plan(&self) -> LoadPlan {

@@ -83,6 +83,15 @@ impl JsonSchema for MessageSize {
 }
 
 impl MessageSize {
+    /// The mean; `None`: it depends on a file.
+    pub(super) fn mean_bytes(&self) -> Option<f64> {
+        match self {
+            Self::Fixed(mean) | Self::Exponential(mean) => Some(mean.bytes() as f64),
+            Self::Uniform(least, most) => Some((least.bytes() as f64 + most.bytes() as f64) / 2.0),
+            Self::File(_) => None,
+        }
+    }
+
     /// The problem with a size that is out of range.
     pub fn problem(&self) -> Option<String> {
         let range = u64::from(HEADER_BYTES)..=MESSAGE_BYTES_MAX;
@@ -131,8 +140,7 @@ impl Sizes {
         let bytes = match &self.size {
             MessageSize::Fixed(size) => size.bytes(),
             MessageSize::Uniform(least, most) => random.u64(least.bytes()..=most.bytes()),
-            // Inverse of the exponential distribution; 1 - f64() is never 0.
-            MessageSize::Exponential(mean) => (-(1.0 - random.f64()).ln() * mean.bytes() as f64) as u64,
+            MessageSize::Exponential(mean) => exponential(mean.bytes() as f64, random),
             MessageSize::File(_) => {
                 // Clients begin at different lines, so that a moment has a mixture of sizes.
                 let at = number.wrapping_add(client.into()) % self.file.len().max(1) as u64;
@@ -141,6 +149,12 @@ impl Sizes {
         };
         bytes.clamp(HEADER_BYTES.into(), MESSAGE_BYTES_MAX)
     }
+}
+
+/// A number of the exponential distribution.
+pub(crate) fn exponential(mean: f64, random: &mut fastrand::Rng) -> u64 {
+    // The inverse of its distribution function; 1 - f64() is never 0.
+    (-(1.0 - random.f64()).ln() * mean) as u64
 }
 
 /// The sizes that a text names, one per line.

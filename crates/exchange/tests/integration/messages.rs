@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use base::verdict::Verdict;
 use exchange::server::{LogEntry, Server, ServerSettings};
@@ -102,6 +103,25 @@ fn server_that_never_replies_gives_errors() {
     assert_eq!(found.verdict, Verdict::Fail);
     assert!(found.reasons[0].contains("no reply in time: 3"), "{:?}", found.reasons);
     silent.join().unwrap();
+}
+
+#[test]
+fn reply_with_a_wrong_number_is_an_error_of_its_message() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        while let Ok((mut connection, _)) = listener.accept() {
+            let mut message = [0; 32 + 24];
+            let reply = ReplyHeader { bytes: 24, number: 99, server_ns: 0 }.to_bytes();
+            let _ = connection.read_exact(&mut message).and_then(|()| connection.write_all(&reply));
+            let _ = connection.read_to_end(&mut Vec::new());
+        }
+    });
+    let begun = Instant::now();
+    let found = measure(json!({ "host": address, "count": 3, "size": "24B", "timeout": "10s" }));
+    assert_eq!((metric(&found, "answered"), metric(&found, "errors")), (0.0, 3.0));
+    assert!(found.reasons[0].contains("malformed reply: 3"), "{:?}", found.reasons);
+    assert!(begun.elapsed() >= Duration::from_millis(200), "a closed loop pauses after an error");
 }
 
 #[test]

@@ -20,6 +20,12 @@ pub(super) fn priority(found: &Found, priority: u32) -> Option<SocketChange> {
     (!is_set).then_some(SocketChange { priority: Some(priority), ..SocketChange::default() })
 }
 
+/// Whether a TCP socket is to keep all that was set on it. If not, it gets back everything; what is still
+/// wanted is then set again.
+pub(super) fn is_wanted(set: SocketChange, is_paced: bool, has_congestion: bool) -> bool {
+    (is_paced || set.pacing.is_none()) && (has_congestion || set.congestion.is_none())
+}
+
 pub(super) fn target<'a>(
     found: &Found,
     change: SocketChange,
@@ -32,4 +38,23 @@ pub(super) fn target<'a>(
         cookie: found.flow.cookie,
         change,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use sys::net::CongestionControl;
+
+    use super::*;
+
+    #[test]
+    fn socket_whose_class_is_no_longer_limited_keeps_no_rate() {
+        let congestion = CongestionControl::from_name("cubic");
+        let rate = SocketChange { pacing: PacingRate::from_bytes_per_s(9), ..SocketChange::default() };
+        let both = SocketChange { congestion, ..rate };
+        assert!(is_wanted(rate, true, false) && !is_wanted(rate, false, false));
+        assert!(
+            is_wanted(both, true, true) && !is_wanted(both, false, true) && !is_wanted(both, true, false)
+        );
+        assert!(is_wanted(SocketChange { pacing: None, ..both }, false, true));
+    }
 }

@@ -34,7 +34,7 @@ const FIRST_REQUEST_WITHIN: Duration = Duration::from_secs(10);
 const PROCESS_EVERY: Duration = Duration::from_secs(1);
 
 /// What a step of a policy in force knows.
-pub struct Seen<'a> {
+pub struct TickView<'a> {
     pub policy: &'a Policy,
     pub discovery: &'a Discovery,
     pub found: &'a [Found],
@@ -98,7 +98,7 @@ impl Clients {
     }
 
     /// Takes what programs say, and answers.
-    pub fn serve(&mut self, seen: &Seen<'_>) {
+    pub fn serve(&mut self, seen: &TickView<'_>) {
         self.accept();
         self.count(seen);
         let mut stated = Vec::new();
@@ -133,7 +133,7 @@ impl Clients {
     }
 
     /// Programs that have stated something.
-    pub fn status(&self, seen: &Seen<'_>) -> Vec<ProgramStatus> {
+    pub fn status(&self, seen: &TickView<'_>) -> Vec<ProgramStatus> {
         let stating = self.clients.iter().filter(|client| client.statement.is_some());
         stating.map(|client| client.status(seen)).collect()
     }
@@ -152,7 +152,7 @@ impl Clients {
     }
 
     /// Counts the messages that have ended for the clients of their processes.
-    fn count(&mut self, seen: &Seen<'_>) {
+    fn count(&mut self, seen: &TickView<'_>) {
         for ended in seen.messages.ended() {
             for client in self.clients.iter_mut().filter(|client| client.pid == ended.pid) {
                 let Some(force) = client.in_force(seen, ended.class) else { continue };
@@ -162,7 +162,7 @@ impl Clients {
         }
     }
 
-    fn derive_needs(&mut self, seen: &Seen<'_>) {
+    fn derive_needs(&mut self, seen: &TickView<'_>) {
         let first = seen.policy.classes.len();
         let stating: HashMap<i32, &Client> = self
             .clients
@@ -214,7 +214,7 @@ impl Client {
     }
 
     /// Answers what has arrived. `None`: the connection is to be closed.
-    fn serve(&mut self, seen: &Seen<'_>) -> Option<()> {
+    fn serve(&mut self, seen: &TickView<'_>) -> Option<()> {
         if self.process_due.passed() {
             self.process_due = Deadline::after(PROCESS_EVERY);
             is_running(self.pid, self.start_ticks).then_some(())?;
@@ -262,17 +262,17 @@ impl Client {
 
     /// Whether it holds the socket, and still runs as the user who connected: a program that has become
     /// another user's since is not the one that stated.
-    fn is_holder(&self, found: &Found, seen: &Seen<'_>) -> bool {
+    fn is_holder(&self, found: &Found, seen: &TickView<'_>) -> bool {
         let is_user = || seen.discovery.program(found).is_some_and(|program| program.uid == self.uid);
         found.holder.pid == self.pid && is_user()
     }
 
-    fn in_force(&self, seen: &Seen<'_>, class: usize) -> Option<InForce> {
+    fn in_force(&self, seen: &TickView<'_>, class: usize) -> Option<InForce> {
         let statement = self.statement.unwrap_or_default();
         statement.in_force(&seen.policy.classes[class], learned_bytes(seen, class))
     }
 
-    fn reply(&self, request: &Request, outcome: Outcome, seen: &Seen<'_>) -> Reply {
+    fn reply(&self, request: &Request, outcome: Outcome, seen: &TickView<'_>) -> Reply {
         let own = self.own(seen);
         Reply {
             outcome,
@@ -289,7 +289,7 @@ impl Client {
         }
     }
 
-    fn status(&self, seen: &Seen<'_>) -> ProgramStatus {
+    fn status(&self, seen: &TickView<'_>) -> ProgramStatus {
         let own = self.own(seen);
         ProgramStatus {
             pid: self.pid,
@@ -306,7 +306,7 @@ impl Client {
     }
 
     /// What its process has now.
-    fn own(&self, seen: &Seen<'_>) -> Own {
+    fn own(&self, seen: &TickView<'_>) -> Own {
         let mut own = Own { class: self.joined().map(|joined| joined.class), ..Own::default() };
         let mut rate = 0.0;
         let sockets = seen.found.iter().filter(|found| found.flow.tcp.is_some());
@@ -337,11 +337,11 @@ struct Own {
     force: Option<InForce>,
 }
 
-fn class_bytes(seen: &Seen<'_>, class: usize) -> Option<f64> {
+fn class_bytes(seen: &TickView<'_>, class: usize) -> Option<f64> {
     seen.policy.classes[class].size.map(|size| size.bytes() as f64).or_else(|| learned_bytes(seen, class))
 }
 
-fn learned_bytes(seen: &Seen<'_>, class: usize) -> Option<f64> {
+fn learned_bytes(seen: &TickView<'_>, class: usize) -> Option<f64> {
     seen.messages.learned().find(|(learned, _)| *learned == class).map(|(_, bytes)| bytes)
 }
 

@@ -36,8 +36,9 @@ const READINGS_SHORT: usize = 4;
 pub struct DatagramClass {
     /// Time on the monotonic clock, and bytes sent.
     readings: VecDeque<(u64, u64)>,
-    /// Sent through disciplines that have been removed, bytes.
+    /// Sent and dropped by disciplines that have been removed, bytes and packets.
     before_bytes: u64,
+    before_drops: u32,
     last: Option<ClassReading>,
     /// What it may send at most, bit/s of the link: as the law asks, and as it was set last.
     asked: Option<f64>,
@@ -57,6 +58,11 @@ impl DatagramClass {
 
     pub fn sent_bytes(&self) -> u64 {
         self.before_bytes + self.last.map_or(0, |reading| reading.bytes)
+    }
+
+    /// Packets that the queue of the class had no room for.
+    pub fn drops(&self) -> u32 {
+        self.before_drops.saturating_add(self.last.map_or(0, |reading| reading.drops))
     }
 
     pub fn sent_bit_per_s(&self) -> Option<f64> {
@@ -83,7 +89,7 @@ impl DatagramClass {
 
     /// The discipline is gone.
     fn removed(&mut self) {
-        self.before_bytes = self.sent_bytes();
+        (self.before_bytes, self.before_drops) = (self.sent_bytes(), self.drops());
         (self.last, self.asked, self.set) = (None, None, None);
         self.readings.clear();
     }
@@ -330,5 +336,20 @@ fn htb_class(policy: &Policy, at: usize, ceil: f64) -> HtbClass {
         rate_bit_per_s: class.floor.bit_per_s().clamp(SOCKET_RATE_MIN as u64, ceil_bit_per_s),
         ceil_bit_per_s,
         priority: if class.is_urgent() { rank as u8 } else { BULK_PRIORITY },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_outlast_their_discipline() {
+        let reading = ClassReading { bytes: 500, drops: 3, ..ClassReading::default() };
+        let mut class = DatagramClass { last: Some(reading), ..DatagramClass::default() };
+        class.removed();
+        assert_eq!((class.sent_bytes(), class.drops()), (500, 3));
+        class.last = Some(reading);
+        assert_eq!((class.sent_bytes(), class.drops()), (1000, 6));
     }
 }

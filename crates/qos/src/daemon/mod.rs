@@ -15,6 +15,8 @@ mod statement;
 mod status;
 mod watch;
 
+use std::collections::HashMap;
+
 use base::format::quantity;
 use sys::clock::monotonic_ns;
 use sys::journal::Journal;
@@ -32,8 +34,8 @@ use crate::SOCKET_RATE_MIN;
 use crate::hosts::HostFacts;
 use crate::law::{Control, Law, Lease, Settings, SocketRate, SocketSample, State};
 use crate::policy::Policy;
-use change::{pacing, priority, target};
-use clients::{Clients, Seen};
+use change::{is_wanted, pacing, priority, target};
+use clients::{Clients, TickView};
 use congestion::{is_beside_datagrams, may_be_late_by};
 use datagrams::Datagrams;
 use discovery::{Discovery, Found};
@@ -59,8 +61,9 @@ pub struct Daemon {
     /// Dropped before the discipline that their priorities mean.
     sockets: ManagedSockets,
     datagrams: Datagrams,
-    /// By class; empty if there are none, and why.
+    /// By class; empty if they could not be made.
     groups: Vec<ClassGroup>,
+    /// Why there are none.
     groups_problem: Option<String>,
     journal: Journal,
     /// Rates of sockets, by their cookies.
@@ -72,7 +75,7 @@ pub struct Daemon {
     problems: Problems,
 }
 
-/// Sockets of bulk classes with a rate that was asked for, each counted at every reading.
+/// TCP sockets with a rate that was asked for, each counted at every reading.
 #[derive(Debug, Clone, Copy, Default)]
 struct Readings {
     all: u64,
@@ -158,7 +161,7 @@ impl Daemon {
         self.law.set_datagrams(self.datagrams.sent());
         let mut samples: Vec<SocketSample> = self.found.iter().filter_map(Found::sample).collect();
         let Self { policy, discovery, found, messages, clients, law, .. } = self;
-        clients.serve(&Seen { policy, discovery, found, messages });
+        clients.serve(&TickView { policy, discovery, found, messages });
         clients.apply(law, &mut samples);
         let exists = |cookie| self.discovery.exists(cookie);
         self.law.set_watched(self.watch.choose(&self.policy, &self.found, exists));
@@ -215,12 +218,10 @@ impl Daemon {
     /// What the coordinator of several hosts is to know of the last tick.
     pub fn host_facts(&self) -> HostFacts {
         let settings = self.law.settings();
-        let mut datagrams = self.datagrams.sent();
-        datagrams.resize(self.policy.classes.len(), 0.0);
         HostFacts {
             observation: self.law.observation().clone(),
             bulk_bit_per_s: self.law.applied_bit_per_s(),
-            datagrams,
+            datagrams: self.datagrams.sent(),
             message_need_bit_per_s: settings.message_need(),
             target_s: if settings.has_urgent() { settings.target_s() } else { 0.0 },
             is_late: self.control.as_ref().is_none_or(|control| control.state == State::Late),
@@ -232,9 +233,14 @@ impl Daemon {
         status::of(self)
     }
 
-    fn seen(&self) -> Seen<'_> {
+    /// Problems that were not returned before.
+    pub fn take_new_problems(&mut self) -> Vec<String> {
+        self.problems.take_new()
+    }
+
+    fn seen(&self) -> TickView<'_> {
         let Self { policy, discovery, found, messages, .. } = self;
-        Seen { policy, discovery, found, messages }
+        TickView { policy, discovery, found, messages }
     }
 
     /// Compares what the kernel reports with what was set.
@@ -323,11 +329,9 @@ impl Daemon {
         }
         let stays = |found: &&Found| {
             let Some(change) = self.sockets.applied(found.flow.cookie) else { return false };
-            match (&found.flow.tcp, self.congestion_of(found)) {
-                (None, _) => self.datagrams.priority(found.class).is_some(),
-                (Some(_), Some(_)) => true,
-                // It gets back all; a rate is set again.
-                (Some(_), None) => self.is_paced(found) && change.congestion.is_none(),
+            match found.flow.tcp {
+                None => self.datagrams.priority(found.class).is_some(),
+                Some(_) => is_wanted(change, self.is_paced(found), self.congestion_of(found).is_some()),
             }
         };
         // No socket is found twice.
@@ -370,6 +374,7 @@ impl Daemon {
             self.found.iter().enumerate().filter_map(of).unzip();
         let results = self.sockets.apply(&targets)?;
         let set: Vec<Option<PacingRate>> = targets.iter().map(|target| target.change.pacing).collect();
+        let mut failed: HashMap<String, (u64, String)> = HashMap::new();
         for ((at, pacing), result) in places.into_iter().zip(set).zip(results) {
             match result {
                 Ok(()) => {
@@ -377,8 +382,12 @@ impl Daemon {
                     (found.set_since, found.is_changed_since) = (pacing.or(found.set_since), true);
                 }
                 Err(error) if error.is_gone() => self.discovery.forget(self.found[at].flow.inode),
-                Err(error) => self.note(Some(error.to_string())),
+                Err(error) => failed.entry(error.kind()).or_insert((0, error.to_string())).0 += 1,
             }
+        }
+        for (kind, (count, first)) in failed {
+            let more = if count > 1 { format!(" (and {} more sockets)", count - 1) } else { String::new() };
+            self.problems.note_of_kind(kind, first + &more);
         }
         Ok(())
     }

@@ -3,14 +3,12 @@
 //! A class without `join` takes statements that lower what is kept free for the program: a longer target, a
 //! smaller message. With `join` they may raise it. Who may write the policy decides so, class by class.
 
-use crate::law::{ClassSettings, TRANSFER_SHARE_MIN};
+use crate::law::{ClassSettings, transfer_s};
 use crate::need::message_need_bit_per_s;
-use crate::policy::Class;
+use crate::policy::{Class, SIZE_MAX, TARGET_MAX};
 
-/// Bounds of a stated target, in seconds: no network control reacts faster; the longest of a policy.
-const TARGET_S: [f64; 2] = [0.001, 86_400.0];
-/// Largest message of a policy, in bytes.
-const SIZE_MAX: f64 = 1e12;
+/// Least stated target, in seconds: no network control reacts faster.
+const TARGET_MIN_S: f64 = 0.001;
 
 /// Size and target of the messages of one program.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -32,23 +30,23 @@ impl Statement {
     pub fn in_force(&self, class: &Class, learned: Option<f64>) -> Option<InForce> {
         let own_s = class.target?.s();
         let overhead_s = class.overhead.s();
-        let least_s = if class.join { TARGET_S[0] } else { own_s };
+        let least_s = if class.join { TARGET_MIN_S } else { own_s };
         let target_s =
-            self.target_s.map_or(own_s, |target_s| target_s.max(least_s).min(TARGET_S[1].max(own_s)));
-        let transfer_s = (target_s - overhead_s).max(TRANSFER_SHARE_MIN * target_s);
+            self.target_s.map_or(own_s, |target_s| target_s.max(least_s).min(TARGET_MAX.s().max(own_s)));
+        let left_s = transfer_s(target_s, overhead_s);
         let own_bytes = class.size.map(|size| size.bytes() as f64).or(learned);
         let most_bytes = match (class.join, class.ceiling) {
             (false, _) => own_bytes.unwrap_or(0.0),
-            (true, None) => SIZE_MAX,
+            (true, None) => SIZE_MAX.bytes() as f64,
             // No connection needs more than the class may have, or has without a statement.
             (true, Some(ceiling)) => {
-                let own_transfer_s = (own_s - overhead_s).max(TRANSFER_SHARE_MIN * own_s);
+                let own_transfer_s = transfer_s(own_s, overhead_s);
                 let own_need = message_need_bit_per_s(own_bytes.unwrap_or(0.0), own_transfer_s);
-                own_need.max(ceiling.bit_per_s() as f64) / message_need_bit_per_s(1.0, transfer_s)
+                own_need.max(ceiling.bit_per_s() as f64) / message_need_bit_per_s(1.0, left_s)
             }
         };
         let message_bytes = self.size_bytes.or(own_bytes).map(|bytes| bytes.min(most_bytes));
-        Some(InForce { message_bytes: message_bytes.unwrap_or(0.0), target_s, transfer_s })
+        Some(InForce { message_bytes: message_bytes.unwrap_or(0.0), target_s, transfer_s: left_s })
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Status {
     pub classes: Vec<ClassStatus>,
     /// Sockets of classes that have a rate: bulk, less urgent ones, and those with a ceiling.
     pub sockets: Vec<SocketStatus>,
-    /// Readings of sockets of bulk classes with a rate that was asked for, since the start.
+    /// Readings of TCP sockets with a rate that was asked for, since the start.
     #[serde(default)]
     pub socket_readings: u64,
     /// Those where the kernel reported the rate that was set.
@@ -120,7 +120,7 @@ pub struct DatagramStatus {
     pub sent_bit_per_s: Option<f64>,
     /// Since the start.
     pub sent_bytes: u64,
-    /// Packets that the queue of the class had no room for.
+    /// Packets that the queue of the class had no room for, since the start.
     pub drops: u32,
 }
 
@@ -235,7 +235,7 @@ fn udp(daemon: &Daemon, at: usize) -> Option<DatagramStatus> {
         verified_bit_per_s: class.reading().map(|reading| 8.0 * reading.ceil_bytes_per_s as f64),
         sent_bit_per_s: class.sent_bit_per_s(),
         sent_bytes: class.sent_bytes(),
-        drops: class.reading().map_or(0, |reading| reading.drops),
+        drops: class.drops(),
     })
 }
 

@@ -9,7 +9,7 @@ use super::wire::{self, ClassReport, Grant, Report};
 use super::{HOSTS_MAX, LEASE, STALE};
 use crate::law::{ClassSeen, ClassSettings, Control, Law, Observation, Settings, State, Tick};
 use crate::need::KAPPA;
-use crate::policy::Policy;
+use crate::policy::{Policy, SIZE_MAX};
 
 /// Hosts continue on their own for this time after the first one has come, so that the law begins with the
 /// rates of all.
@@ -21,8 +21,6 @@ const QUEUE_FRESH_NS: u64 = 150_000_000;
 const RECENT: usize = 4;
 /// Grants whose time of sending is remembered.
 const SENT_MAX: usize = 64;
-/// Largest size of a message of a policy, in bytes.
-const MESSAGE_BYTES_MAX: f64 = 1e12;
 
 /// A host: the name by which it authenticated, or that it gives itself on this machine, and its number.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +45,7 @@ pub struct HostSeen {
 
 /// What the coordinator sees. Rates in bit/s.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct CoordinatorView {
     pub state: Option<State>,
     pub capacity_bit_per_s: Option<f64>,
     pub bulk_bit_per_s: Option<f64>,
@@ -160,7 +158,7 @@ impl Coordinator {
         grants
     }
 
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> CoordinatorView {
         let control = self.control.as_ref();
         let host = |(id, host): (&HostId, &Host)| HostSeen {
             name: id.name.clone(),
@@ -169,7 +167,7 @@ impl Coordinator {
             round_trip: host.round_trip,
             is_stale: host.is_stale,
         };
-        Seen {
+        CoordinatorView {
             state: control.map(|control| control.state),
             capacity_bit_per_s: control.filter(|control| control.is_known).map(|c| c.capacity_bit_per_s),
             bulk_bit_per_s: control.map(|control| control.bulk_bit_per_s),
@@ -236,7 +234,7 @@ impl Coordinator {
         let reports = || self.hosts.values().filter_map(Host::last).filter(|report| report.target_us > 0);
         let target_s = reports().map(|report| f64::from(report.target_us) * 1e-6).reduce(f64::min)?;
         let need = reports().map(|report| f64::from(report.message_need_bit_per_s)).fold(0.0, f64::max);
-        let message_bytes = (need * KAPPA * target_s / 8.0).min(MESSAGE_BYTES_MAX);
+        let message_bytes = (need * KAPPA * target_s / 8.0).min(SIZE_MAX.bytes() as f64);
         Some(ClassSettings::Program { class, target_s, message_bytes })
     }
 

@@ -16,7 +16,7 @@ pub mod wire;
 
 use std::time::Duration;
 
-pub use coordinator::{Coordinator, HostId, HostSeen, Seen};
+pub use coordinator::{Coordinator, CoordinatorView, HostId, HostSeen};
 pub use member::{Member, MemberState};
 pub use share::{HostUse, Shares, shares};
 pub use urgent_share::{UrgentUse, urgent_shares};

@@ -100,7 +100,7 @@ struct Search {
 
 /// What a tick without a long queue showed.
 #[derive(Debug, Clone, Copy)]
-struct Tick {
+struct GrowthInput {
     pub now_ns: u64,
     pub capacity: f64,
     /// Of the last ticks, in bit/s.
@@ -144,8 +144,8 @@ impl Hold {
         self.faster_shown_ticks = self.faster_shown_ticks.saturating_sub(1);
     }
 
-    fn bound(&mut self, tick: Tick) -> Bound {
-        let Tick { now_ns, capacity, .. } = tick;
+    fn bound(&mut self, tick: GrowthInput) -> Bound {
+        let GrowthInput { now_ns, capacity, .. } = tick;
         if self.is_released {
             return Bound::Free;
         }
@@ -239,7 +239,7 @@ impl Law {
     ) -> State {
         let link = self.beta() * self.capacity;
         let room = (link - ranking.urgent_held).max(HELD_LEAST * link);
-        let bound = self.hold.bound(Tick {
+        let bound = self.hold.bound(GrowthInput {
             now_ns,
             capacity: self.capacity,
             delivered: self.history.delivered(1).max(delivered),

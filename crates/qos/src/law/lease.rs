@@ -1,6 +1,6 @@
 //! The law of one of several hosts: what a coordinator grants it, and what it does without.
 
-use super::{ClassSettings, Control, Law, Observation, Settings, State};
+use super::{ClassSeen, ClassSettings, Control, Law, Observation, Ranking, Settings, State};
 use crate::SOCKET_RATE_MIN;
 
 /// Additive growth beside other hosts, per tick at one percent: in bit/s, and as a share of what the
@@ -38,7 +38,8 @@ impl Law {
     /// Follows a coordinator until the lease ends. After that, this host continues on its own beside others.
     pub fn set_lease(&mut self, lease: Lease) {
         self.set_beside_others();
-        // Floors and ceilings are of all hosts together: each keeps an even part of them on its own.
+        // Floors and ceilings are of all hosts together: each keeps an even part of them on its own. Those of
+        // urgent classes are divided where they are ranked: they hold as they are during a lease.
         let hosts = lease.hosts.max(1);
         let change = f64::from(self.hosts) / f64::from(hosts);
         for class in &mut self.settings.classes {
@@ -85,6 +86,12 @@ impl Law {
         let even = capacity / f64::from(self.hosts.max(2));
         let lead = (even / self.bulk).powi(2).clamp(LEAD[0], LEAD[1]);
         ADDITIVE_SHARE * even * lead
+    }
+
+    /// Ranks the classes. Without a lease, floors and ceilings are this host's even part.
+    pub(super) fn ranking(&self, now_ns: u64, allocatable: Option<f64>, seen: &[ClassSeen]) -> Ranking {
+        let hosts = if self.lease(now_ns).is_some() { 1 } else { self.hosts };
+        self.urgent.ranking(now_ns, allocatable, &self.settings, seen, &self.datagrams, hosts.into())
     }
 
     pub(super) fn lease(&self, now_ns: u64) -> Option<&Lease> {
@@ -158,6 +165,6 @@ mod tests {
             ..Lease::default()
         });
         assert_eq!(law.tick(0, &[]).class_rates, [Some(4e6), Some(3e6)]);
-        assert_eq!(law.tick(100, &[]).class_rates, [None, Some(3e6)], "the lease has ended");
+        assert_eq!(law.tick(100, &[]).class_rates, [None, Some(1.5e6)], "the lease has ended");
     }
 }

@@ -19,7 +19,7 @@ pub use lease::Lease;
 pub use observer::{ClassSeen, Observation, SocketSample, Tick};
 pub use settings::{
     CHANGE_MIN, ClassSettings, Control, PAYLOAD_SHARE, Rank, START_BIT_PER_S, Settings, SocketRate, State,
-    TRANSFER_SHARE_MIN, WATCH_S,
+    WATCH_S, transfer_s,
 };
 pub use watch::Reaction;
 
@@ -229,8 +229,7 @@ impl Law {
         }
         self.account(now_ns);
         let allocatable = self.allocatable(now_ns);
-        let ranking =
-            self.urgent.ranking(now_ns, allocatable, &self.settings, &seen.classes, &self.datagrams);
+        let ranking = self.ranking(now_ns, allocatable, &seen.classes);
         let (state, queue_s) = if elapsed_s.is_none() {
             (State::Blind, None)
         } else if is_late {
@@ -366,7 +365,7 @@ impl Law {
         self.episode = None;
         if !self.has_halved && now_ns.saturating_sub(since) >= IDLE_NS {
             self.has_halved = true;
-            self.bulk = (self.bulk / 2.0).max(START_BIT_PER_S);
+            self.bulk = (self.bulk / 2.0).max(START_BIT_PER_S.min(self.bulk));
         }
         self.applied = self.bulk;
     }

@@ -9,7 +9,7 @@ pub const START_BIT_PER_S: f64 = 5e6;
 /// Payload of a full segment of TCP over Ethernet, of its bytes on the link: 1448 of 1514.
 pub const PAYLOAD_SHARE: f64 = 1448.0 / 1514.0;
 /// Share of the target that is left at least for the transfer, however long the overhead.
-pub const TRANSFER_SHARE_MIN: f64 = 0.1;
+const TRANSFER_SHARE_MIN: f64 = 0.1;
 /// How often watched sockets are looked at between ticks, in seconds.
 pub const WATCH_S: f64 = 0.005;
 /// Smaller changes of a rate are not worth a system call.
@@ -94,6 +94,11 @@ impl ClassSettings {
     }
 }
 
+/// What the overhead leaves of a target for the transfer, in seconds.
+pub fn transfer_s(target_s: f64, overhead_s: f64) -> f64 {
+    (target_s - overhead_s).max(TRANSFER_SHARE_MIN * target_s)
+}
+
 impl Settings {
     /// The period that the law was measured with. At 0.1 s it loses two points of messages in time; at 0.5 s
     /// it fails.
@@ -102,8 +107,7 @@ impl Settings {
     pub fn from_policy(policy: &Policy) -> Self {
         let class = |class: &Class| match class.target {
             Some(target) => ClassSettings::Urgent {
-                // What the overhead leaves for the transfer.
-                target_s: (target.s() - class.overhead.s()).max(TRANSFER_SHARE_MIN * target.s()),
+                target_s: transfer_s(target.s(), class.overhead.s()),
                 message_bytes: class.size.map_or(0.0, |size| size.bytes() as f64),
                 rank: Rank {
                     priority: class.priority,

@@ -274,6 +274,8 @@ fn idle_bulk_freezes_and_halves_once() {
     let rates: Vec<f64> = (0..200).map(|_| feed.step(0.0, 1.0).bulk_bit_per_s).collect();
     assert_eq!((rates[0], rates[39]), (before, before));
     assert_eq!((rates[41], rates[199]), (before / 2.0, before / 2.0));
+    (feed.law.bulk, feed.law.has_halved) = (1e6, false);
+    assert_eq!(feed.step(0.0, 1.0).bulk_bit_per_s, 1e6, "a slow link is not taken for a faster one");
 }
 
 #[test]

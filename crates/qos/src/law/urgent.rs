@@ -124,7 +124,7 @@ impl Activities {
     }
 
     /// Ranks the classes of the policy as they are now, with what may be allocated in bit/s; `None`: not
-    /// known.
+    /// known. Floors and ceilings of urgent classes are divided by `hosts`.
     pub fn ranking(
         &self,
         now_ns: u64,
@@ -132,8 +132,9 @@ impl Activities {
         settings: &Settings,
         seen: &[ClassSeen],
         datagrams: &[f64],
+        hosts: f64,
     ) -> Ranking {
-        let mut classes = self.ranked(now_ns, settings, seen, datagrams);
+        let mut classes = self.ranked(now_ns, settings, seen, datagrams, hosts);
         self.lend(allocatable, settings, seen, &mut classes);
         let is_given = settings.given_bit_per_s.is_some();
         let held = rank::held(allocatable.unwrap_or(f64::INFINITY), &classes, is_given);
@@ -152,7 +153,14 @@ impl Activities {
     }
 
     /// The classes of the policy as they are ranked. `datagrams`: what their UDP sockets send, in bit/s.
-    fn ranked(&self, now_ns: u64, settings: &Settings, seen: &[ClassSeen], datagrams: &[f64]) -> Vec<Class> {
+    fn ranked(
+        &self,
+        now_ns: u64,
+        settings: &Settings,
+        seen: &[ClassSeen],
+        datagrams: &[f64],
+        hosts: f64,
+    ) -> Vec<Class> {
         let mut classes = Vec::with_capacity(seen.len());
         for (at, (class, seen)) in settings.classes.iter().zip(seen).enumerate() {
             let of_datagrams = datagrams.get(at).copied().unwrap_or(0.0);
@@ -160,11 +168,12 @@ impl Activities {
                 ClassSettings::Urgent { target_s, rank, .. } => {
                     let follow_s = settings.period_s + settings.delay_s + seen.base_s;
                     let own = class.message_need(seen.base_s);
+                    let ceiling = rank.ceiling / hosts;
                     Class::Urgent(Urgent {
                         priority: rank.priority,
                         weight: rank.weight,
-                        floor: rank.floor,
-                        ceiling: rank.ceiling - of_datagrams.min(rank.ceiling),
+                        floor: rank.floor / hosts,
+                        ceiling: ceiling - of_datagrams.min(ceiling),
                         clients: rank.clients,
                         message_need: own,
                         full_need: rank.clients * own,
@@ -269,7 +278,8 @@ mod tests {
         let mut activities = Activities::default();
         let sending = ClassSeen { sockets: 1, active: 1, delivered_bit_per_s: 8e6, ..ClassSeen::default() };
         let of = |activities: &Activities, now_ns| {
-            let Class::Urgent(urgent) = activities.ranked(now_ns, &settings(0.08), &[sending], &[])[0] else {
+            let Class::Urgent(urgent) = activities.ranked(now_ns, &settings(0.08), &[sending], &[], 1.0)[0]
+            else {
                 panic!("an urgent class")
             };
             urgent
@@ -297,7 +307,7 @@ mod tests {
         let program = |message_bytes| ClassSettings::Program { class: 0, target_s: 0.5, message_bytes };
         settings.classes.extend([program(100e3), program(300e3)]);
         let seen = [ClassSeen::default(); 3];
-        let classes = Activities::default().ranked(0, &settings, &seen, &[]);
+        let classes = Activities::default().ranked(0, &settings, &seen, &[], 1.0);
         assert_eq!(classes.len(), 1);
         let Class::Urgent(urgent) = classes[0] else { panic!("an urgent class") };
         let of = |bytes: f64| 8.0 * bytes / (KAPPA * 0.5);

@@ -43,8 +43,7 @@ impl Law {
         }
         self.observer.count(&self.settings, &self.samples, &mut self.seen.classes);
         let allocatable = self.allocatable(now_ns);
-        let ranking =
-            self.urgent.ranking(now_ns, allocatable, &self.settings, &self.seen.classes, &self.datagrams);
+        let ranking = self.ranking(now_ns, allocatable, &self.seen.classes);
         self.account(now_ns);
         let before = [self.applied, self.bulk];
         let state = match self.settings.given_bit_per_s {

@@ -16,8 +16,9 @@ use sys::clock::Deadline;
 use sys::file::OwnedFolder;
 use sys::journal::Journal;
 use workload::part::{Part, Peers, server_address};
+use workload::program_text;
 
-use super::{cannot_write, folder_with_policy, last, report, said_why};
+use super::{cannot_write, folder_with_policy, said_why};
 
 /// Default port of a coordinator, as in docs/qos.md.
 const PORT: u16 = 7448;
@@ -157,7 +158,7 @@ impl Part for CoordinatorPart {
                 let said = self.program.as_ref().map(Child::output_tail).unwrap_or_default();
                 Progress::Failed(PartError::new(format!(
                     "the coordinator ended during the trial ({status}): {}",
-                    last(&said)
+                    program_text::end(&said)
                 )))
             }
             _ => Progress::Running { done: None },
@@ -173,9 +174,12 @@ impl Part for CoordinatorPart {
         let said = program.last_words(Deadline::after(sys::child::LAST_WORDS_WITHIN));
         drop(program);
         self.folder = None;
-        match report(&said) {
+        match program_text::document(&said) {
             Some(report) if status.success() => Ok(report),
-            _ => Err(PartError::new(format!("the coordinator ended with {status}: {}", last(&said)))),
+            _ => Err(PartError::new(format!(
+                "the coordinator ended with {status}: {}",
+                program_text::end(&said)
+            ))),
         }
     }
 }
@@ -201,7 +205,9 @@ impl CoordinatorPart {
         let said = program.last_words(Deadline::after(sys::child::LAST_WORDS_WITHIN));
         match ended.success() {
             true => Ok(()),
-            false => Err(failed(super::own_error(&said).unwrap_or_else(|| last(&said)).to_owned())),
+            false => {
+                Err(failed(program_text::error(&said).unwrap_or_else(|| program_text::end(&said)).to_owned()))
+            }
         }
     }
 }

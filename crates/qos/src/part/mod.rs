@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use base::part::{HostContext, PartError, Progress};
 use base::permit::SystemChange;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sys::child::{Child, Spawn};
 use sys::clock::Deadline;
 use sys::file::OwnedFolder;
 use sys::journal::Journal;
 use workload::part::{Part, Peers};
+use workload::program_text;
 
 use crate::daemon::Status;
 use crate::policy::Policy;
@@ -31,7 +31,6 @@ pub const READY: &str = "is in force";
 pub const LEASED: &str = "grants this host its share";
 /// A coordinator lets hosts gather for a second; a connection that fails is tried again.
 const LEASED_WITHIN: Duration = Duration::from_secs(20);
-const SAID_BYTES_MAX: usize = 400;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PolicyTask {
@@ -123,7 +122,7 @@ impl Part for PolicyPart {
                 Progress::Failed(PartError::new(format!(
                     "the policy {} ended during the trial ({status}): {}",
                     self.task.name,
-                    last(&said)
+                    program_text::end(&said)
                 )))
             }
             _ => Progress::Running { done: None },
@@ -139,12 +138,12 @@ impl Part for PolicyPart {
         let said = enforcer.last_words(Deadline::after(sys::child::LAST_WORDS_WITHIN));
         drop(enforcer);
         self.folder = None;
-        match report(&said) {
+        match program_text::document(&said) {
             Some(report) if status.success() => Ok(report),
             _ => Err(PartError::new(format!(
                 "the policy {} ended with {status}: {}",
                 self.task.name,
-                last(&said)
+                program_text::end(&said)
             ))),
         }
     }
@@ -185,26 +184,9 @@ fn file_name(name: &str) -> String {
     last.filter(|name| !name.is_empty()).unwrap_or_else(|| "policy.toml".to_owned())
 }
 
-/// The document among the lines that were written.
-fn report<R: DeserializeOwned>(said: &str) -> Option<R> {
-    let begin = if said.starts_with("{\n") { 0 } else { said.find("\n{\n")? };
-    let mut documents = serde_json::Deserializer::from_str(&said[begin..]).into_iter();
-    documents.next()?.ok()
-}
-
 /// Why a program did not become ready: the error that it wrote, or else what went wrong with it.
 fn said_why(program: &Child, error: &sys::Error) -> String {
-    own_error(&program.output_tail()).map_or_else(|| error.to_string(), str::to_owned)
-}
-
-/// The message of an error among the lines that were written.
-fn own_error(said: &str) -> Option<&str> {
-    said.lines().find_map(|line| line.strip_prefix("error: "))
-}
-
-fn last(said: &str) -> &str {
-    let start = said.char_indices().rev().nth(SAID_BYTES_MAX).map_or(0, |(at, _)| at);
-    said[start..].trim()
+    program_text::error(&program.output_tail()).map_or_else(|| error.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -216,11 +198,14 @@ mod tests {
         let document = "{\n  \"schema\": 1,\n  \"age_s\": 2.5,\n  \"status\": { \"interface\": \"eth0\", \
                         \"classes\": [], \"sockets\": [], \"problems\": [] }\n}\n";
         for said in [document.to_owned(), format!("eth0: p.toml is in force\n{document}kagiri: bye\n")] {
-            let found: PolicyReport = report(&said).expect("a report");
+            let found: PolicyReport = program_text::document(&said).expect("a report");
             assert_eq!((found.age_s, found.status.interface.as_str()), (2.5, "eth0"));
         }
-        assert!(report::<PolicyReport>("eth0: p.toml is in force\n").is_none());
-        assert_eq!(own_error("undid 1 change\nerror: no such interface\n"), Some("no such interface"));
+        assert!(program_text::document::<PolicyReport>("eth0: p.toml is in force\n").is_none());
+        assert_eq!(
+            program_text::error("undid 1 change\nerror: no such interface\n"),
+            Some("no such interface")
+        );
         assert_eq!(file_name("../qos/robots.toml"), "robots.toml");
         assert_eq!(file_name(".."), "policy.toml");
     }

@@ -25,8 +25,9 @@ const CLIENTS_MAX: i64 = 1_000_000;
 const WEIGHT_MAX: f64 = 1e6;
 /// Beyond every interface of today by an order of magnitude: a unit is wrong.
 const CAPACITY_MAX: BitRate = BitRate::from_bit_per_s(10_000_000_000_000);
-const TARGET_MAX: Span = Span::from_s(86_400);
-const SIZE_MAX: ByteSize = ByteSize::from_bytes(1_000_000_000_000);
+/// The longest target and the largest message.
+pub const TARGET_MAX: Span = Span::from_s(86_400);
+pub const SIZE_MAX: ByteSize = ByteSize::from_bytes(1_000_000_000_000);
 
 pub(super) struct Wrong {
     pub(super) key: String,

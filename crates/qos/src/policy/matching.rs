@@ -132,7 +132,7 @@ fn undecided_unless(overlaps: bool) -> Overlap {
 }
 
 /// Whether a control group is `group` or below it. Both begin with a slash.
-fn is_within(path: &str, group: &str) -> bool {
+pub fn is_within(path: &str, group: &str) -> bool {
     let group = group.trim_end_matches('/');
     path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

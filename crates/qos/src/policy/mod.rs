@@ -28,7 +28,8 @@ use base::plan::PlanError;
 use base::units::{BitRate, ByteSize, Span};
 use sys::net::CongestionControl;
 
-pub use matching::{Match, Overlap, Ports, SocketFacts, User};
+pub use check::{SIZE_MAX, TARGET_MAX};
+pub use matching::{Match, Overlap, Ports, SocketFacts, User, is_within};
 
 /// Longest text of a policy, in bytes.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;

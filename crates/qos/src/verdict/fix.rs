@@ -11,14 +11,13 @@ use base::units::{BitRate, ByteSize, Span};
 
 use super::{Judgement, Verdict};
 use crate::SOCKET_RATE_MIN;
-use crate::policy::{Capacity, Policy};
+use crate::policy::{Capacity, Policy, TARGET_MAX};
 
 /// Other classes whose floors are considered: those with the highest.
 const FLOORS_MAX: usize = 4;
 const BISECTIONS: u32 = 60;
 /// Two digits are enough if they change the value by less than this share.
 const ROUNDING_MAX: f64 = 0.03;
-const TARGET_MAX_S: f64 = 86_400.0;
 const CAPACITY_MAX: f64 = 1e13;
 
 /// A change of one number of a policy. Classes are indices.
@@ -133,7 +132,7 @@ fn candidates(policy: &Policy, at: usize) -> Vec<Candidate> {
         all.push(Candidate { now, extreme, is_whole, make });
     };
     let span = |s: f64| Span::from_duration(Duration::from_nanos((s * 1e9).round() as u64));
-    add(target.s(), TARGET_MAX_S, false, Box::new(move |s| Fix::Target { class: at, at_least: span(s) }));
+    add(target.s(), TARGET_MAX.s(), false, Box::new(move |s| Fix::Target { class: at, at_least: span(s) }));
     let bytes = |bytes: f64| ByteSize::from_bytes(bytes as u64);
     add(
         size.bytes() as f64,

@@ -1,8 +1,12 @@
 //! Names of congestion controls.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
+use socket2::{Domain, Socket, Type};
+
+use super::{NetError, socket_option};
 
 /// `TCP_CA_NAME_MAX` (net/tcp.h), with the final NUL.
 const NAME_BYTES: usize = 16;
@@ -31,9 +35,21 @@ impl CongestionControl {
         Self::from_name(std::str::from_utf8(name).ok()?)
     }
 
-    /// As the kernel takes and fills it.
-    pub(crate) fn bytes(self) -> [u8; NAME_BYTES] {
-        self.0
+    /// Sets it on a socket of this process, which makes the kernel load its module.
+    /// Errors: the kernel does not know it, or it is not allowed here.
+    pub fn check_available(self) -> Result<(), NetError> {
+        let set = || {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            self.set_on(socket.as_fd())
+        };
+        set().map_err(|error| {
+            NetError::new("set the congestion control to", asked(self.name(), &error), error)
+        })
+    }
+
+    /// Errors: the kernel does not know it (ENOENT), it is not allowed (EPERM), or this is no TCP socket.
+    pub(crate) fn set_on(self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        socket_option::set(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, self.0)
     }
 
     pub fn name(&self) -> &str {
@@ -82,7 +98,7 @@ mod tests {
     #[test]
     fn name_is_kept_as_the_kernel_has_it() {
         let bbr = CongestionControl::from_kernel(b"bbr\0\0").unwrap();
-        assert_eq!((bbr.name(), &bbr.bytes()[..4]), ("bbr", &b"bbr\0"[..]));
+        assert_eq!((bbr.name(), &bbr.0[..4]), ("bbr", &b"bbr\0"[..]));
         assert_eq!(Some(bbr), CongestionControl::from_name("bbr"));
         for wrong in ["", "sixteen_letters_", "a b", "\u{e4}"] {
             assert_eq!(CongestionControl::from_name(wrong), None, "{wrong}");

@@ -61,7 +61,7 @@ pub struct BucketRate {
 }
 
 /// An HTB class as the kernel reports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClassReading {
     /// Its number: the handle of the discipline in the upper half, its own (minor) in the lower.
     pub class: u32,

@@ -122,6 +122,16 @@ impl ForeignSocketError {
         matches!(self, Self::ProcessEnded { .. } | Self::SocketGone { .. } | Self::NoSocket { .. })
     }
 
+    /// The same for all sockets and processes with this problem.
+    pub fn kind(&self) -> String {
+        match self {
+            Self::Denied { source, .. } | Self::Call { source, .. } => source.to_string(),
+            Self::Unsupported { .. } => "unsupported".to_owned(),
+            Self::Listening { .. } => "listening".to_owned(),
+            Self::ProcessEnded { .. } | Self::SocketGone { .. } | Self::NoSocket { .. } => "gone".to_owned(),
+        }
+    }
+
     fn new(action: String, pid: i32, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::ESRCH) => Self::ProcessEnded { pid },
@@ -224,22 +234,22 @@ impl ForeignProcess {
         if cookie_of(socket).map_err(failed)? != cookie {
             return Err(ForeignSocketError::SocketGone { pid: self.pid, fd });
         }
+        if change.pacing.is_some() && is_listening(socket).map_err(failed)? {
+            return Err(ForeignSocketError::Listening { pid: self.pid, fd });
+        }
         let mut before = SocketChange::default();
+        // First what can fail: the kernel may lack it.
+        if let Some(congestion) = change.congestion {
+            before.congestion = Some(congestion_of(socket).map_err(failed)?);
+            congestion.set_on(socket).map_err(failed)?;
+        }
         if let Some(rate) = change.pacing {
-            if is_listening(socket).map_err(failed)? {
-                return Err(ForeignSocketError::Listening { pid: self.pid, fd });
-            }
             before.pacing = Some(pacing_of(socket).map_err(failed)?);
             set_pacing(socket, rate).map_err(failed)?;
         }
         if let Some(priority) = change.priority {
             before.priority = Some(priority_of(socket).map_err(failed)?);
             socket_option::set(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, priority.cast_signed())
-                .map_err(failed)?;
-        }
-        if let Some(congestion) = change.congestion {
-            before.congestion = Some(congestion_of(socket).map_err(failed)?);
-            socket_option::set(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, congestion.bytes())
                 .map_err(failed)?;
         }
         Ok(before)

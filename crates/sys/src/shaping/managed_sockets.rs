@@ -198,15 +198,8 @@ impl ManagedSockets {
         };
         let before = match target.process.change(target.fd, target.cookie, target.change) {
             Ok(before) => before,
-            Err(error) => {
-                if managed.ours == SocketChange::default() {
-                    // Never changed.
-                    let entry = managed.entry;
-                    self.sockets.remove(&target.cookie);
-                    self.journal.done(entry)?;
-                }
-                return Ok(Err(error));
-            }
+            // It stays managed: a part may have been changed.
+            Err(error) => return Ok(Err(error)),
         };
         let last = managed.ours;
         let is_mark = |rate: &PacingRate| self.marks.contains(&(rate.bytes_per_s() % OWN_RATES));

@@ -10,6 +10,7 @@ use crate::common::{
     root,
 };
 use sys::clock::Deadline;
+use sys::net::CongestionControl;
 use sys::process::{
     ForeignProcess, ForeignSocketError, PacingRate, Program, SocketChange, SocketOwners, find_holders,
 };
@@ -244,6 +245,29 @@ fn managed_sockets_get_back_what_their_program_has_set() {
     assert_eq!(settings(1).pacing.bytes_per_s(), 7_000_000);
     assert_eq!(settings(2).pacing.bytes_per_s(), 9_000_000);
     assert_eq!((settings(3).pacing, settings(3).priority), (PacingRate::UNLIMITED, 0));
+}
+
+#[test]
+fn socket_whose_congestion_control_fails_keeps_its_pacing_rate() {
+    let Some((_folder, journal)) = as_root() else { return };
+    let process = ForeignProcess::open(own_pid()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let fd = socket.as_raw_fd();
+    let now = process.read(fd).unwrap();
+    let congestion = CongestionControl::from_name("no-such");
+    let change = SocketChange { congestion, ..pacing(1_000_000) };
+    let mut managed = ManagedSockets::new(&journal);
+    let target = SocketTarget { process: &process, fd, inode: now.inode, cookie: now.cookie, change };
+    assert!(congestion.unwrap().check_available().is_err());
+    for _ in 0..2 {
+        assert!(managed.apply(&[target]).unwrap()[0].is_err());
+        assert_eq!((process.read(fd).unwrap().pacing, journal.pending()), (PacingRate::UNLIMITED, 1));
+    }
+    let paced = SocketTarget { change: pacing(2_000_000), ..target };
+    assert!(managed.apply(&[paced]).unwrap()[0].is_ok());
+    drop(managed);
+    assert_eq!((process.read(fd).unwrap().pacing, journal.pending()), (PacingRate::UNLIMITED, 0));
 }
 
 /// What was set is what another process reads by sock_diag.

@@ -6,7 +6,7 @@ pub mod part;
 mod ttcp;
 mod under_load;
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -79,21 +79,15 @@ pub struct Ready {
 /// Where `host` (`HOST`, `HOST:PORT`) is; the port is the usual one of its protocol unless given.
 pub fn address(host: &str, peer: Peer) -> Result<SocketAddr, ClientError> {
     let port = if peer == Peer::Ttcp { TTCP_PORT } else { PORT };
-    let fail = |why: String| ClientError::Address { host: host.to_owned(), why };
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    // A bare IPv6 address has colons too.
-    let is_bare_v6 = bare.parse::<std::net::Ipv6Addr>().is_ok() && !host.contains("]:");
-    let has_port = !is_bare_v6
-        && host.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
-    let found = if has_port { host.to_socket_addrs() } else { (bare, port).to_socket_addrs() };
-    let mut found = found.map_err(|error| match error.kind() {
-        std::io::ErrorKind::InvalidInput => fail(error.to_string()),
+    workload::address::resolve(host, port).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => {
+            ClientError::Address { host: host.to_owned(), why: error.to_string() }
+        }
         _ => {
             let why = error.to_string().replace("failed to lookup address information: ", "");
             ClientError::HostName { host: host.to_owned(), why }
         }
-    })?;
-    found.next().ok_or_else(|| fail("it has no address".to_owned()))
+    })
 }
 
 impl Ready {

@@ -112,10 +112,12 @@ impl Client {
     fn complete(&mut self, reply: Reply, now_ns: u64, shared: &mut Shared) -> Result<(), Broken> {
         let unknown = || (Fault::Malformed, "the server replied to nothing that was sent".to_owned());
         let was_free = self.is_free(shared);
-        let (message, was_given_up) = self.messages.take_front().ok_or_else(unknown)?;
-        if reply.number.is_some_and(|number| number != message.number) {
+        // A wrong number loses the message with the connection.
+        let number = self.messages.front().ok_or_else(unknown)?.number;
+        if reply.number.is_some_and(|replied| replied != number) {
             return Err(unknown());
         }
+        let (message, was_given_up) = self.messages.take_front().ok_or_else(unknown)?;
         let is_unsent = self.ordered.is_writing && self.messages.len() == 0;
         if !was_given_up {
             self.count(&message, reply, now_ns, shared);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleet::channel::{self, Channel, Listener};
 use qos::hosts::wire::{Malformed, Message, Welcome};
-use qos::hosts::{Coordinator, HOSTS_MAX, HostId, Seen, digest};
+use qos::hosts::{Coordinator, CoordinatorView, HOSTS_MAX, HostId, digest};
 use qos::policy::Policy;
 use report::text::plain;
 use sys::clock::{Deadline, monotonic_ns};
@@ -57,7 +57,7 @@ impl Members {
         }
     }
 
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> CoordinatorView {
         self.coordinator.seen()
     }
 

@@ -108,7 +108,7 @@ fn text(record: &Record) -> String {
     page.family("state", "gauge", "State of the law, by its name.").add(&[("state", state)], Some(1.0));
     of_hosts(&mut page, status);
     let problems = Some(status.problems.len() as f64);
-    page.family("problems", "gauge", "Different problems since the start.").add(&[], problems);
+    page.family("problems", "gauge", "Different problems, at most the last 8.").add(&[], problems);
 
     let mut of_classes =
         |name: &'static str, kind: &str, help: &str, value: &dyn Fn(&ClassStatus) -> Option<f64>| {
@@ -186,8 +186,9 @@ fn by_protocol(page: &mut Page, status: &Status) {
             ("verified", |socket| socket.verified_bit_per_s),
         ];
         for (stage, rate) in rates {
-            let sum = of_class(status, class).filter_map(rate).fold(0.0, |sum, rate| sum + rate);
-            family.add(&[("class", &class.name), ("protocol", "tcp"), ("stage", stage)], Some(sum));
+            // Unknown if one is: it has no limit, or is new.
+            let sum = of_class(status, class).map(rate).sum();
+            family.add(&[("class", &class.name), ("protocol", "tcp"), ("stage", stage)], sum);
         }
         let Some(udp) = &class.udp else { continue };
         let rates = [

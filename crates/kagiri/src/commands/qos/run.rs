@@ -178,7 +178,6 @@ impl Run {
         let mut recorded = begun;
         let mut next = begun;
         let mut is_told = false;
-        let mut problems_told = 0;
         while !stop.load(Ordering::Relaxed) && !deadline.is_some_and(|deadline| deadline.passed()) {
             if let Some(lease) = hosts.as_mut().and_then(HostLink::receive) {
                 daemon.set_lease(lease);
@@ -192,10 +191,7 @@ impl Run {
                 record.age_s = begun.elapsed().as_secs_f64();
                 record.status = daemon.status();
                 record.status.hosts = hosts.as_mut().map(HostLink::status);
-                for problem in &record.status.problems[problems_told..] {
-                    output::say(&plain(problem));
-                }
-                problems_told = record.status.problems.len();
+                daemon.take_new_problems().iter().for_each(|problem| output::say(&plain(problem)));
                 let written = record.write();
                 let served = metrics.as_ref().map_or(Ok(()), |metrics| metrics.update(record));
                 if let Err(error) = written.and(served)
@@ -234,12 +230,15 @@ impl Run {
 /// Returns the number of the policy's interface.
 fn check_host(policy: &Policy, path: &Path) -> Result<u32, Failure> {
     check_root("qos run changes the sockets of other programs ('qos check' judges a policy without)")?;
+    let wrong = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
+    for congestion_control in policy.classes.iter().filter_map(|class| class.congestion_control) {
+        let available = congestion_control.check_available();
+        available.map_err(|error| wrong(format!("class.congestion_control: {error}")))?;
+    }
     let interface = &policy.bottleneck.interface;
     sys::proc::interface_number(interface).ok_or_else(|| {
-        Failure::usage(format!(
-            "{}: bottleneck.interface: this host has no interface {interface:?}; 'ip link' lists them",
-            path.display()
-        ))
+        let lists = "'ip link' lists them";
+        wrong(format!("bottleneck.interface: this host has no interface {interface:?}; {lists}"))
     })
 }
 

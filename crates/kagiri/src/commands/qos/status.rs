@@ -157,7 +157,12 @@ fn head(record: &Record, in_force: &str) -> [String; 2] {
 
 fn row(class: &ClassStatus, record: &Record) -> Vec<String> {
     let bytes = class.acked_bytes + class.udp.as_ref().map_or(0, |udp| udp.sent_bytes);
-    let sent = (record.age_s > 0.0).then(|| 8.0 * bytes as f64 / record.age_s);
+    // What UDP sends is counted only if it is limited.
+    let is_known = class.udp.is_some() || class.udp_sockets == 0;
+    let sent = (is_known && record.age_s > 0.0).then(|| 8.0 * bytes as f64 / record.age_s);
+    // Messages are those of TCP.
+    let has_messages = class.messages > 0 || class.sockets > 0 || class.udp_sockets == 0;
+    let messages = if has_messages { class.messages.to_string() } else { quantity(None, "") };
     let is_urgent = class.target_ms.is_some();
     let of_urgent = |text: String| if is_urgent { text } else { String::new() };
     let time = |ms: Option<f64>| of_urgent(quantity(ms.map(|ms| ms / 1e3), "s"));
@@ -167,7 +172,7 @@ fn row(class: &ClassStatus, record: &Record) -> Vec<String> {
         class.sockets.to_string(),
         quantity(sent, "bit/s"),
         time(class.target_ms),
-        of_urgent(class.messages.to_string()),
+        of_urgent(messages),
         of_urgent(quantity(in_time, "%")),
         time(class.transfer_p50_ms),
         time(class.transfer_p99_ms),
@@ -265,6 +270,37 @@ mod tests {
         }
     }
 
+    fn status(classes: Vec<ClassStatus>) -> Status {
+        Status {
+            interface: "eth0".into(),
+            state: Some("capacity given".into()),
+            capacity_bit_per_s: Some(48.51e6),
+            bulk_bit_per_s: Some(12.7e6),
+            queue_ms: Some(12.345),
+            classes,
+            socket_readings: 0,
+            socket_readings_verified: 0,
+            programs: Vec::new(),
+            sockets: vec![socket(1e6, Some(0.9999e6)), socket(1e6, Some(2e6)), socket(1e6, None)],
+            hosts: Some(hosts(LeaseState::Leased)),
+            groups_problem: None,
+            problems: vec!["long ".repeat(50); 8],
+        }
+    }
+
+    fn record(status: Status) -> Record {
+        Record { pid: 1, start_ticks: 1, policy: "p".into(), namespace: 1, age_s: 3600.0, status }
+    }
+
+    #[test]
+    fn what_udp_alone_does_is_unknown() {
+        let tcp = ClassStatus { udp_sockets: 0, ..class(0) };
+        let udp = ClassStatus { sockets: 0, messages: 0, in_time: 0, acked_bytes: 0, ..class(0) };
+        let [tcp, udp] = [tcp, udp].map(|class| row(&class, &record(status(vec![]))));
+        assert_eq!((&tcp[2][..], &tcp[4][..]), ("274.3 Mbit/s", "1234567"));
+        assert_eq!((&udp[2], &udp[4]), (&quantity(None, ""), &quantity(None, "")));
+    }
+
     fn socket(asked: f64, verified: Option<f64>) -> SocketStatus {
         SocketStatus {
             class: "bulk".into(),
@@ -305,23 +341,7 @@ mod tests {
 
     #[test]
     fn answer_fits_15_lines_of_80_columns_and_counts_what_the_kernel_reports() {
-        let status = Status {
-            interface: "eth0".into(),
-            state: Some("capacity given".into()),
-            capacity_bit_per_s: Some(48.51e6),
-            bulk_bit_per_s: Some(12.7e6),
-            queue_ms: Some(12.345),
-            classes: (0..64).map(class).collect(),
-            socket_readings: 0,
-            socket_readings_verified: 0,
-            programs: Vec::new(),
-            sockets: vec![socket(1e6, Some(0.9999e6)), socket(1e6, Some(2e6)), socket(1e6, None)],
-            hosts: Some(hosts(LeaseState::Leased)),
-            groups_problem: None,
-            problems: vec!["long ".repeat(50); 8],
-        };
-        let record =
-            Record { pid: 1, start_ticks: 1, policy: "p".into(), namespace: 1, age_s: 3600.0, status };
+        let record = record(status((0..64).map(class).collect()));
         let text = answer(&record, "in force", Style { colour: false, width: 200, unicode: true });
         assert!(text.lines().count() <= 15, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -23,7 +23,7 @@ fn talk<T: Send>(clients: &mut Clients, programs: impl FnOnce() -> T + Send) -> 
             said.unwrap()
         });
         while !is_over.load(Ordering::Acquire) {
-            let seen = Seen { policy: &policy, discovery: &discovery, found: &[], messages: &messages };
+            let seen = TickView { policy: &policy, discovery: &discovery, found: &[], messages: &messages };
             clients.serve(&seen);
             std::thread::sleep(Duration::from_millis(1));
         }

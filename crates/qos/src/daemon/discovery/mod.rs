@@ -17,7 +17,7 @@ use sys::netlink::{ByCookie, Flow, FlowSampler, SocketProbe};
 use sys::proc::OpenedConnections;
 use sys::process::{ForeignProcess, Program, SocketOwners, user_name};
 
-use crate::policy::{Bottleneck, Policy, SocketFacts};
+use crate::policy::{Bottleneck, Policy, SocketFacts, is_within};
 pub use found::Found;
 use placing::{Placed, Placing};
 use routes::{Routes, may_leave_through};
@@ -346,8 +346,12 @@ impl Discovery {
         if let Some(joined) = joined.get(&pid).filter(|joined| joined.uid == program.uid) {
             return Some(joined.class);
         }
-        if let Some(class) = self.groups.iter().find(|(group, _)| is_in(program, group)) {
-            return Some(class.1);
+        // The first one is of version 2.
+        let of_version_2 = program.cgroups.first();
+        if let Some((_, class)) =
+            self.groups.iter().find(|(group, _)| of_version_2.is_some_and(|path| is_within(path, group)))
+        {
+            return Some(*class);
         }
         let user = self.users.entry(program.uid).or_insert_with(|| user_name(program.uid));
         let facts = |cgroup| SocketFacts {
@@ -369,13 +373,6 @@ impl Discovery {
 /// Port of an endpoint such as `tls/desk.example:7448`.
 fn port_of(endpoint: &str) -> Option<u16> {
     endpoint.rsplit_once(':')?.1.parse().ok()
-}
-
-/// Whether a program runs in this control group of version 2, or below it.
-fn is_in(program: &Program, group: &str) -> bool {
-    let is_below =
-        |path: &String| path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    program.cgroups.first().is_some_and(is_below)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const TICK: Tick = Tick {
+const TICK: GrowthInput = GrowthInput {
     now_ns: 0,
     capacity: 20e6,
     delivered: 12e6,
@@ -11,8 +11,8 @@ const TICK: Tick = Tick {
     is_beside_others: false,
 };
 
-fn at(s: f64) -> Tick {
-    Tick { now_ns: (s * 1e9) as u64, ..TICK }
+fn at(s: f64) -> GrowthInput {
+    GrowthInput { now_ns: (s * 1e9) as u64, ..TICK }
 }
 
 #[test]
@@ -23,15 +23,15 @@ fn message_that_was_faster_begins_a_search_which_is_doubted_after_one_in_vain() 
         hold.faster_shown_ticks = 1;
         hold.bound(tick)
     };
-    let beside = Tick { is_beside_others: true, ..at(1.0) };
+    let beside = GrowthInput { is_beside_others: true, ..at(1.0) };
     assert_eq!([shown(&mut hold, beside), hold.bound(at(1.1))], [Bound::Held, Bound::Held]);
     assert_eq!(shown(&mut hold, at(2.0)), Bound::Searching);
-    let message = Tick { is_urgent_active: true, ..at(2.1) };
+    let message = GrowthInput { is_urgent_active: true, ..at(2.1) };
     assert_eq!(hold.bound(message), Bound::Searching, "a message does not end it");
-    assert_eq!(hold.bound(Tick { is_queue: true, ..at(2.2) }), Bound::Confirmed);
+    assert_eq!(hold.bound(GrowthInput { is_queue: true, ..at(2.2) }), Bound::Confirmed);
     assert_eq!(shown(&mut hold, at(12.1)), Bound::Held, "a shaper may have let the message pass");
     assert_eq!(hold.bound(at(12.2)), Bound::Searching, "the usual one");
-    assert_eq!(hold.bound(Tick { delivered: 22e6, ..at(12.3) }), Bound::Free);
+    assert_eq!(hold.bound(GrowthInput { delivered: 22e6, ..at(12.3) }), Bound::Free);
     hold.confirmed(13_000_000_000, 50e6);
     assert_eq!(shown(&mut hold, at(13.1)), Bound::Searching);
 }
@@ -41,8 +41,8 @@ fn search_by_a_message_that_found_more_leaves_no_doubt() {
     let mut hold = Hold::default();
     hold.confirmed(0, 5e6);
     hold.faster_shown_ticks = 1;
-    assert_eq!(hold.bound(Tick { capacity: 5e6, delivered: 5e6, ..at(1.0) }), Bound::Searching);
-    assert_eq!(hold.bound(Tick { capacity: 5e6, ..at(1.1) }), Bound::Free);
+    assert_eq!(hold.bound(GrowthInput { capacity: 5e6, delivered: 5e6, ..at(1.0) }), Bound::Searching);
+    assert_eq!(hold.bound(GrowthInput { capacity: 5e6, ..at(1.1) }), Bound::Free);
     hold.confirmed(2_000_000_000, 20e6);
     hold.faster_shown_ticks = 1;
     assert_eq!(hold.bound(at(2.1)), Bound::Searching, "the link has become faster again");
@@ -58,11 +58,11 @@ fn searching() -> Hold {
 #[test]
 fn search_ends_with_a_queue_or_with_more_than_was_known() {
     let mut hold = searching();
-    assert_eq!(hold.bound(Tick { delivered: 20.5e6, ..at(10.1) }), Bound::Searching);
-    assert_eq!(hold.bound(Tick { is_queue: true, ..at(10.2) }), Bound::Confirmed);
+    assert_eq!(hold.bound(GrowthInput { delivered: 20.5e6, ..at(10.1) }), Bound::Searching);
+    assert_eq!(hold.bound(GrowthInput { is_queue: true, ..at(10.2) }), Bound::Confirmed);
     assert_eq!([hold.bound(at(20.1)), hold.bound(at(20.2))], [Bound::Held, Bound::Searching]);
     let mut hold = searching();
-    assert_eq!(hold.bound(Tick { delivered: 22e6, ..at(10.1) }), Bound::Free);
+    assert_eq!(hold.bound(GrowthInput { delivered: 22e6, ..at(10.1) }), Bound::Free);
     assert_eq!(hold.bound(at(30.0)), Bound::Free, "until a queue shows how much");
     hold.confirmed(30_000_000_000, 20e6);
     assert_eq!(hold.bound(at(30.1)), Bound::Held);
@@ -79,10 +79,10 @@ fn search_is_made_more_often_while_the_capacity_changes() {
     assert_eq!(hold.bound(at(10.9)), Bound::Held, "that is no change");
     hold.confirmed(11_000_000_000, 15e6);
     let mut beside = hold.clone();
-    assert_eq!(beside.bound(Tick { is_beside_others: true, ..at(20.9) }), Bound::Held);
+    assert_eq!(beside.bound(GrowthInput { is_beside_others: true, ..at(20.9) }), Bound::Held);
     assert_eq!([hold.bound(at(13.9)), hold.bound(at(14.0))], [Bound::Held, Bound::Searching]);
     // It finds nothing; the next is made as soon.
-    assert_eq!(hold.bound(Tick { is_queue: true, ..at(14.1) }), Bound::Confirmed);
+    assert_eq!(hold.bound(GrowthInput { is_queue: true, ..at(14.1) }), Bound::Confirmed);
     assert_eq!([hold.bound(at(17.0)), hold.bound(at(17.2))], [Bound::Held, Bound::Searching]);
     hold.confirmed(70_000_000_000, 15e6);
     assert_eq!([hold.bound(at(79.9)), hold.bound(at(80.0))], [Bound::Held, Bound::Searching]);
@@ -92,17 +92,17 @@ fn search_is_made_more_often_while_the_capacity_changes() {
 fn messages_without_a_pause_do_not_put_off_a_search_for_ever() {
     let mut hold = Hold::default();
     hold.confirmed(0, 20e6);
-    let message = |s| Tick { is_urgent_active: true, ..at(s) };
+    let message = |s| GrowthInput { is_urgent_active: true, ..at(s) };
     assert_eq!([hold.bound(message(10.0)), hold.bound(message(14.9))], [Bound::Held, Bound::Held]);
     assert_eq!([hold.bound(message(15.0)), hold.bound(message(15.1))], [Bound::Searching, Bound::Searching]);
-    assert_eq!(hold.bound(Tick { is_queue: true, ..message(15.2) }), Bound::Confirmed);
+    assert_eq!(hold.bound(GrowthInput { is_queue: true, ..message(15.2) }), Bound::Confirmed);
     assert_eq!(hold.bound(message(29.0)), Bound::Held, "the next is put off, too");
 }
 
 #[test]
 fn message_ends_a_search_which_is_made_again_soon() {
     let mut hold = searching();
-    let message = |s| Tick { is_urgent_active: true, ..at(s) };
+    let message = |s| GrowthInput { is_urgent_active: true, ..at(s) };
     assert_eq!(hold.bound(message(10.1)), Bound::Held);
     assert_eq!([hold.bound(at(11.0)), hold.bound(message(11.2))], [Bound::Held, Bound::Held]);
     assert_eq!(hold.bound(at(11.3)), Bound::Searching, "none begins beside a message");

@@ -1,5 +1,7 @@
 //! Socket options that a plan may ask for, applied together and read back.
 
+use std::time::Duration;
+
 /// Options for a socket. `None` leaves the kernel's default.
 ///
 /// Buffers are set before `connect`/`listen`, because the window scale is agreed in the SYN (RFC 7323).
@@ -20,4 +22,6 @@ pub struct SocketOptions {
     pub congestion: Option<String>,
     /// `TCP_MAXSEG` in bytes: the largest segment to send and to offer (`tcp(7)`).
     pub segment_bytes: Option<u32>,
+    /// See [`super::TcpSocket::set_silence_limit`]. Connections that a listener accepts inherit it.
+    pub silence_limit: Option<Duration>,
 }

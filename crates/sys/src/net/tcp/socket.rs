@@ -94,6 +94,9 @@ impl TcpSocket {
         if let Some(bytes) = options.segment_bytes {
             self.set_segment(bytes)?;
         }
+        if let Some(limit) = options.silence_limit {
+            self.set_silence_limit(limit)?;
+        }
         Ok(())
     }
 
