@@ -1,8 +1,8 @@
 //! Servers whose limit is known: the search finds it and names its cause.
 //!
 //! They are the ready plans with shorter holds, fewer confirmations (the disk plan: one variant) and a search
-//! from just below the known limit to just above it, so that each test takes about a minute. Where it is a disk
-//! or a link, the CPUs are idle, and another such test may run.
+//! from just below the known limit to just above it, so that each test takes about a minute. Where it is a
+//! disk or a link, the CPUs are idle, and another such test may run.
 
 use std::fs;
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn verdicts(document: &Json) -> Vec<&str> {
 }
 
 #[test]
-fn a_slow_cpu_carries_five() {
+fn slow_cpu_carries_five() {
     need_root!();
     let cost = |document: &Json| document["saturation"]["cpu"]["cost_per_load"].as_f64();
     let is_right = |cost: f64| (12.0..17.0).contains(&cost);

@@ -305,7 +305,7 @@ fn lost_cpu_time_weighs_against_own_counters_too() {
         assert_eq!(limit.contested().is_some(), expected == Certainty::Predicted, "{limit:?}");
     }
     let stolen = limited(&[("steal_percent", 30.0)], window());
-    let said = "at 5 streams the hypervisor took 30 % of a core, which may be the cause";
+    let said = "at 5 streams the hypervisor took 30 % of a core, which may be the cause instead";
     assert_eq!(stolen.evidence[0].statement, said);
     // Whoever took the CPU, a full link is full.
     let evidence = vec![Evidence::counted(Resource::Network, "the link is full").with("link_percent", 98.0)];

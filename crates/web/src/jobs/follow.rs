@@ -212,12 +212,13 @@ mod tests {
         let complete = json!({ "event": "end", "state": "complete" });
         let next = json!({ "event": "run", "run": "b", "unit": "flows" });
         let state = |job: &Job, code: Option<i32>| how_it_ended(job, code, "").0;
+        let ended = std::slice::from_ref(&complete);
         // Its exit code is unknown: a signal has killed it, or another server had started it.
-        assert_eq!(state(&job(None, &[complete.clone()]), None), State::Failed);
+        assert_eq!(state(&job(None, ended), None), State::Failed);
         assert_eq!(state(&job(None, &[complete.clone(), next]), None), State::Failed);
-        assert_eq!(state(&job(Some(json!({})), &[complete.clone()]), None), State::Ended);
-        assert_eq!(state(&job(None, &[complete.clone()]), Some(0)), State::Ended);
-        let mut run = job(None, &[complete]);
+        assert_eq!(state(&job(Some(json!({})), ended), None), State::Ended);
+        assert_eq!(state(&job(None, ended), Some(0)), State::Ended);
+        let mut run = job(None, ended);
         run.kind = Kind::Run;
         assert_eq!(state(&run, None), State::Ended);
     }
