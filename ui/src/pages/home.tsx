@@ -6,6 +6,7 @@ import { useWords } from '../i18n/index.ts';
 import { moment, quantity } from '../lib/format.ts';
 import { navigate } from '../lib/router.ts';
 import { firstPlan } from '../lib/starters.ts';
+import { AnswerOf } from '../parts/answer.tsx';
 import { JobProgress } from '../parts/progress.tsx';
 import { Empty, Loaded, Problem } from '../parts/states.tsx';
 import { post } from '../server/api.ts';
@@ -116,7 +117,9 @@ function Recent() {
                   <li key={run.id}>
                     <a href={`/runs/${run.id}`}>{run.name}</a>
                     <span class="soft">{moment(run.began)}</span>
-                    <span class={`answer-line ${run.state === 'failed' ? 'failure' : ''}`}>{run.answer}</span>
+                    <span class={`answer-line ${run.state === 'failed' ? 'failure' : ''}`}>
+                      <AnswerOf run={run} />
+                    </span>
                   </li>
                 ))}
               </ul>

@@ -5,6 +5,7 @@ import { useState } from 'preact/hooks';
 import { useWords } from '../i18n/index.ts';
 import { moment } from '../lib/format.ts';
 import { navigate } from '../lib/router.ts';
+import { LimitOf } from '../parts/answer.tsx';
 import { AreaField, TextField } from '../parts/field.tsx';
 import { Empty, Loaded, Loading, Problem } from '../parts/states.tsx';
 import { Tabs } from '../parts/tabs.tsx';
@@ -12,7 +13,6 @@ import { address, patch, remove } from '../server/api.ts';
 import { useAction, useResource } from '../server/resource.ts';
 import type { RunList, RunRow } from '../server/types.ts';
 import { Continue, RunAgain } from './live/outcome.tsx';
-import { LimitOf } from './runs.tsx';
 
 export function RunPage(props: { run: string }) {
   const t = useWords();

@@ -3,8 +3,9 @@
 import { useEffect, useState } from 'preact/hooks';
 
 import { useWords } from '../i18n/index.ts';
-import { moment, UNKNOWN } from '../lib/format.ts';
+import { moment } from '../lib/format.ts';
 import { navigate } from '../lib/router.ts';
+import { AnswerOf, LimitOf } from '../parts/answer.tsx';
 import { SelectField, TextField } from '../parts/field.tsx';
 import { JobProgress, JobState } from '../parts/progress.tsx';
 import { Badge, Empty, Loaded, Page, Problem } from '../parts/states.tsx';
@@ -236,7 +237,7 @@ function Row(props: { run: RunRow; isSelected: boolean; toggle: (id: string) => 
       <td class="run-answer">
         {run.state === 'interrupted' && <Badge tone="odd">{t.run.interrupted}</Badge>}{' '}
         {run.state === 'failed' && <Badge tone="bad">{t.job.states.failed}</Badge>}{' '}
-        {run.answer !== 'failed' && run.answer}
+        {run.answer !== 'failed' && <AnswerOf run={run} />}
         <LimitOf run={run} />
         {run.note && <small>{run.note}</small>}
       </td>
@@ -250,13 +251,6 @@ function Row(props: { run: RunRow; isSelected: boolean; toggle: (id: string) => 
       <td class="run-began">{moment(run.began)}</td>
     </tr>
   );
-}
-
-/** What limits it, if a limit was found. */
-export function LimitOf({ run }: { run: RunRow }) {
-  const t = useWords();
-  if (!run.limit || [UNKNOWN, 'unknown', 'none'].includes(run.limit)) return null;
-  return <span class="soft"> · {t.runs.limit(run.limit)}</span>;
 }
 
 /** Ids begin with the date and time in UTC, so that the older run comes first and is the baseline. */
