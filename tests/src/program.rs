@@ -1,5 +1,6 @@
 //! The program under test, in a world of its own: its data, its temporary files, its environment.
 
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -151,10 +152,7 @@ impl World {
             command.arg(&self.program);
             command
         } else if self.has_own_journal {
-            let mut command = Command::new("unshare");
-            command.args(["--mount", "--propagation", "slave", "sh", "-c", OWN_JOURNAL, "sh"]);
-            command.arg(self.path("run")).arg(&self.program);
-            command
+            self.with_journal_here(&self.program)
         } else {
             Command::new(&self.program)
         };
@@ -167,6 +165,14 @@ impl World {
             command.env_remove(name);
         }
         command.stdin(Stdio::null());
+        command
+    }
+
+    /// Another program, for which the journals of all kagiris that it starts are in this world.
+    pub fn with_journal_here(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "slave", "sh", "-c", OWN_JOURNAL, "sh"]);
+        command.arg(self.path("run")).arg(program);
         command
     }
 

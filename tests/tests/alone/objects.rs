@@ -1,9 +1,8 @@
-//! What is left below a prefix of an object store when the server or kagiri dies. Alone, because the journals
-//! of all kagiris of a user are undone by each of them.
+//! What is left below a prefix of an object store when the server or kagiri dies.
 
 use std::time::{Duration, Instant};
 
-use kagiri_tests::{Live, World, alone, is_s3_untouched, s3_command, s3_server, s3_words};
+use kagiri_tests::{Live, World, beside_others, is_s3_untouched, s3_command, s3_server, s3_words};
 use nix::sys::signal::Signal;
 use s3_server::{Config, Faults, Kind, Server};
 
@@ -12,8 +11,8 @@ const SOON: Duration = Duration::from_secs(10);
 
 #[test]
 fn server_that_dies_ends_the_run_with_a_reason() {
-    let _alone = alone();
-    let world = World::new();
+    let _beside = beside_others();
+    let world = World::with_own_journal();
     let server = s3_server(Faults::default());
     let words = s3_words(&["--time", "60s", "--mix", "get=1,put=1", "--json"]);
     let live = Live::start(s3_command(&world, &server, &words));
@@ -43,8 +42,8 @@ fn server_that_dies_ends_the_run_with_a_reason() {
 
 #[test]
 fn undo_deletes_what_a_killed_run_left_once_it_has_credentials() {
-    let _alone = alone();
-    let world = World::new();
+    let _beside = beside_others();
+    let world = World::with_own_journal();
     let server = s3_server(Faults { latency: Duration::from_millis(5), ..Faults::default() });
     let words = s3_words(&["--time", "60s"]);
     let live = Live::start(s3_command(&world, &server, &words));

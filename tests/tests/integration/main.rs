@@ -4,6 +4,7 @@
 
 mod ageing;
 mod answers;
+mod auto_tuning;
 mod bad_input;
 mod broken_pipe;
 mod compare;
@@ -35,4 +36,3 @@ mod server_errors;
 mod storage_errors;
 mod tune;
 mod tune_advise;
-mod tune_auto;

@@ -2,7 +2,6 @@
 //! of the kernel's values.
 
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kagiri_tests::{Ended, Live, Namespaces, World, beside_others, need_root, wait_until};
@@ -13,8 +12,6 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(30);
 const WMEM: &str = "net.ipv4.tcp_wmem";
 const NEW: &str = "4096 16384 8388608";
-/// `tune undo` ends each `tune set` of this machine.
-pub static ONE: Mutex<()> = Mutex::new(());
 
 struct Scene {
     world: World,
@@ -25,7 +22,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let mut scene = Self { world: World::new(), net: Namespaces::new(&["a"]), before: String::new() };
+        let mut scene = Self { world: World::with_own_journal(), net: Namespaces::new(&["a"]), before: String::new() };
         scene.before = scene.value("tcp_wmem");
         assert_ne!(scene.before, NEW);
         scene
@@ -68,7 +65,6 @@ impl Scene {
 #[test]
 fn settings_for_a_time_are_restored_by_undo_and_by_the_end_of_the_time() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let scene = Scene::new();
     // Tabs of the kernel, blanks of the user, commas and units are the same value.
@@ -96,7 +92,6 @@ fn settings_for_a_time_are_restored_by_undo_and_by_the_end_of_the_time() {
 #[test]
 fn killed_process_is_undone_at_once_and_its_time_does_not_end_later() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let scene = Scene::new();
     let live = scene.set(&[&format!("{WMEM}={NEW}"), "--for", "2s"]);
@@ -114,7 +109,6 @@ fn killed_process_is_undone_at_once_and_its_time_does_not_end_later() {
 #[test]
 fn setting_that_lost_its_guardian_too_is_restored_by_undo() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let scene = Scene::new();
     let live = scene.set(&[&format!("{WMEM}={NEW}"), "--for", "1h"]);
@@ -144,7 +138,6 @@ fn guardian_of(pid: u32) -> i32 {
 #[test]
 fn setting_that_another_program_changes_meanwhile_is_left_alone_and_named() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let scene = Scene::new();
     let mut live = scene.set(&[&format!("{WMEM}={NEW}"), "tcp_sack=0", "--json"]);
@@ -168,7 +161,6 @@ fn setting_that_another_program_changes_meanwhile_is_left_alone_and_named() {
 #[test]
 fn command_runs_with_the_settings_which_are_restored_then() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let scene = Scene::new();
     let setting = format!("{WMEM}={NEW}");
@@ -197,7 +189,6 @@ fn command_runs_with_the_settings_which_are_restored_then() {
 #[test]
 fn kept_settings_stay_and_the_way_back_is_printed() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let scene = Scene::new();
     let kept = scene.run(&["tune", "set", &format!("{WMEM}={NEW}"), "tcp_sack=0", "--keep"]).code(0);
@@ -219,7 +210,6 @@ fn kept_settings_stay_and_the_way_back_is_printed() {
 #[test]
 fn wrong_settings_are_refused_and_nothing_is_changed() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let scene = Scene::new();
     // Words and parts of the message, separated by bars.

@@ -1,7 +1,6 @@
 //! Policies that the console applies to running programs.
 
 use std::process::Command;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use kagiri_tests::{Live, Namespaces, World, beside_others, names, need_programs, need_root, wait_until};
@@ -9,8 +8,6 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::request::Inside;
-use crate::tune::ONE;
-
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn policy(interface: &str, ceiling: &str) -> String {
@@ -76,7 +73,6 @@ impl Scene {
 fn policy_is_applied_to_a_running_program_replaced_and_ended() {
     need_root!();
     need_programs!("iperf3", "ss");
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let scene = Scene::new();
     let console = Inside::start(&scene.world, &scene.net);
@@ -143,7 +139,6 @@ fn policy_is_applied_to_a_running_program_replaced_and_ended() {
 fn policy_outlives_a_killed_server_and_ends_when_its_time_is_over() {
     need_root!();
     need_programs!("iperf3", "ss");
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let scene = Scene::new();
     let first = Inside::start(&scene.world, &scene.net);

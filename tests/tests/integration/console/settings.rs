@@ -1,7 +1,6 @@
 //! Settings of the kernel, set from the console: for a time, kept, undone, changed by others meanwhile.
 
 use std::process::Command;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use kagiri_tests::{Live, Namespaces, World, beside_others, need_root, wait_until};
@@ -9,8 +8,6 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::request::Inside;
-use crate::tune::ONE;
-
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The value of a setting of host `a`, as the kernel has it.
@@ -44,9 +41,8 @@ fn outcomes(applied: &Value) -> Vec<&str> {
 #[test]
 fn settings_are_set_for_a_time_and_undone() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
-    let (world, net) = (World::new(), Namespaces::new(&["a"]));
+    let (world, net) = (World::with_own_journal(), Namespaces::new(&["a"]));
     let console = Inside::start(&world, &net);
     assert_eq!(value(&net, "tcp_sack"), "1");
     console.answered("POST", "/settings/set", &json!({ "settings": { "tcp_sack": 7 }, "for_s": 60 }), 422);
@@ -70,9 +66,8 @@ fn settings_are_set_for_a_time_and_undone() {
 #[test]
 fn timer_ends_after_the_server_was_killed_and_the_next_server_lists_how() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
-    let (world, net) = (World::new(), Namespaces::new(&["a"]));
+    let (world, net) = (World::with_own_journal(), Namespaces::new(&["a"]));
     let first = Inside::start(&world, &net);
     set(&first, json!({ "tcp_sack": "0", "tcp_notsent_lowat": "131072" }), 15);
     first.end(Signal::SIGKILL);
@@ -93,9 +88,8 @@ fn timer_ends_after_the_server_was_killed_and_the_next_server_lists_how() {
 #[test]
 fn kept_settings_stay_and_are_put_back_unless_others_changed_them() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
-    let (world, net) = (World::new(), Namespaces::new(&["a"]));
+    let (world, net) = (World::with_own_journal(), Namespaces::new(&["a"]));
     let first = Inside::start(&world, &net);
     let applied = set(&first, json!({ "tcp_sack": "0", "tcp_notsent_lowat": "131072" }), 600);
     // What another program has changed meanwhile is not kept, and not overwritten.

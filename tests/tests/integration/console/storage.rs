@@ -1,7 +1,6 @@
 //! A console whose disk is full: runs say so, nothing that was stored is lost, and nothing is half done.
 
 use std::fs;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use kagiri_tests::{Console, Live, Namespaces, SmallDisk, World, beside_others, http_request, need_root};
@@ -9,8 +8,6 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::request::Inside;
-use crate::tune::ONE;
-
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const PLAN: &str = "name = 'full'\nrepeats = 60\nworkload = 'transfer'\n[transfer]\nrate = '20Mbit/s'\n\
@@ -97,7 +94,6 @@ fn waiting_job_is_stopped_only_if_that_can_be_stored() {
 #[test]
 fn full_disk_leaves_no_setting_and_no_policy_that_is_not_noted() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let (world, net) = (World::with_own_journal(), Namespaces::new(&["a"]));
     let disk = SmallDisk::mount(&world.path("small"), 4 << 20);

@@ -1,14 +1,11 @@
 //! Trials of settings that are asked for in the console.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use kagiri_tests::{Live, Namespaces, World, beside_others, need_root, wait_until};
 use serde_json::{Value, json};
 
 use super::request::Inside;
-use crate::tune::ONE;
-
 const PATIENCE: Duration = Duration::from_secs(120);
 const PLAN: &str = "workload = 'exchange'\n[exchange]\nclients = 2\nsize = '1kB'\ntime = '500ms'\n";
 const SETTING: &str = "net.ipv4.tcp_no_metrics_save";
@@ -43,9 +40,8 @@ fn until(console: &Inside<'_>, id: &str, what: &str, is_reached: impl Fn(&Value)
 #[test]
 fn trials_of_a_setting_are_a_job_with_an_answer_and_a_stopped_one_restores_it() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
-    let (world, net) = (World::new(), Namespaces::new(&["a"]));
+    let (world, net) = (World::with_own_journal(), Namespaces::new(&["a"]));
     let console = Inside::start(&world, &net);
     // What cannot be tried is refused before it waits.
     type Wrong = (&'static str, fn(&mut Value), &'static str);

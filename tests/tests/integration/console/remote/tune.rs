@@ -1,14 +1,12 @@
 //! Settings and advice of a console's host. The witness is the same command there, without `--console`.
 
 use std::process::Command;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use kagiri_tests::{Ended, Live, Namespaces, World, beside_others, need_root};
 use serde_json::{Value, json};
 
 use crate::console::request::Inside;
-use crate::tune::ONE;
 use crate::tune_advise::PROGRAM;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,9 +18,8 @@ fn there(world: &World, net: &Namespaces, words: &[&str]) -> Ended {
 #[test]
 fn settings_are_those_of_the_console_and_name_what_is_set_there() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
-    let (world, net) = (World::new(), Namespaces::new(&["a"]));
+    let (world, net) = (World::with_own_journal(), Namespaces::new(&["a"]));
     let console = Inside::start(&world, &net);
     let agree = |words: &[&str]| {
         let answer = console.command(words).code(0).stdout;
@@ -62,7 +59,7 @@ fn settings_are_those_of_the_console_and_name_what_is_set_there() {
 fn advice_is_about_the_console_and_names_its_host() {
     need_root!();
     let _beside = beside_others();
-    let (world, net) = (World::new(), Namespaces::new(&["a"]));
+    let (world, net) = (World::with_own_journal(), Namespaces::new(&["a"]));
     world.write("program.py", PROGRAM);
     let console = Inside::start(&world, &net);
     let start = |mode: &str| {

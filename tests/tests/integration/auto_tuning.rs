@@ -1,12 +1,10 @@
-//! `kagiri tune auto`, and kernel settings of a plan's variants.
+//! `kagiri tune auto`, and kernel settings of a plan's variants. The harness begins tests in the order of their
+//! names, and one of these takes minutes: named like this, it is not the last one.
 
 use std::process::Command;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use kagiri_tests::{Live, Namespaces, UpLab, World, beside_others, need_root};
-
-use super::tune::ONE;
 
 const PATIENCE: Duration = Duration::from_secs(300);
 const LAB: &str = "[host.a]\n[host.b]\n[[link]]\nbetween = ['a', 'b']\nrate = '50Mbit/s'\ndelay = '20ms'\n";
@@ -22,7 +20,6 @@ fn wmem_of(lab: &UpLab<'_>, world: &World, host: &str) -> String {
 #[test]
 fn small_largest_buffer_on_a_long_path_is_found_by_trials_and_nothing_is_kept() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let world = World::new();
     world.write("plan.toml", PLAN);
@@ -57,7 +54,6 @@ fn small_largest_buffer_on_a_long_path_is_found_by_trials_and_nothing_is_kept() 
 #[test]
 fn settings_of_variants_are_set_on_their_hosts_and_restored() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let world = World::new();
     let variants = "[[variant]]\nname = 'small'\n[[variant]]\nname = 'large'\n\
@@ -78,7 +74,6 @@ fn settings_of_variants_are_set_on_their_hosts_and_restored() {
 #[test]
 fn loopback_is_not_limited_by_buffers_and_no_difference_is_an_answer() {
     need_root!();
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let _beside = beside_others();
     let world = World::new();
     let net = Namespaces::new(&["a"]);
