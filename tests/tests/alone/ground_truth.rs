@@ -1,54 +1,7 @@
-//! Servers whose limit is known: the search finds it and names its cause.
-//!
-//! They are the ready plans with shorter holds, fewer confirmations (the disk plan: one variant) and a search
-//! from just below the known limit to just above it, so that each test takes about a minute. Where it is a
-//! disk or a link, the CPUs are idle, and another such test may run.
+//! Servers and players that take all the CPU they may: the search finds the limit and names its cause.
 
-use std::fs;
-use std::time::Duration;
-
-use kagiri_tests::{
-    MachineLock, World, alone, beside_others, need_programs, need_root, undisturbed, workspace,
-};
+use kagiri_tests::{alone, found, need_root, search, shortened};
 use serde_json::Value as Json;
-use toml::{Table, Value};
-
-const PATIENCE: Duration = Duration::from_secs(420);
-
-/// A ready plan, made shorter, with its lab's path made absolute; its search begins at `first` streams.
-fn shortened(name: &str, first: u32, search_hold: &str, hold: &str, warm_up: Option<&str>) -> Table {
-    let text = fs::read_to_string(workspace().join("plans").join(name)).expect("a ready plan");
-    let mut plan: Table = text.parse().expect("TOML");
-    let shorter = format!(
-        "first = {first}\nhold = '{hold}'\nsearch_hold = '{search_hold}'\nconfirmations = 1\n{}",
-        warm_up.map(|warm_up| format!("player.warm_up = '{warm_up}'\n")).unwrap_or_default()
-    );
-    let stream = plan["stream"].as_table_mut().expect("the workload's settings");
-    stream.extend(shorter.parse::<Table>().expect("TOML"));
-    if let Some(Value::String(lab)) = plan.get_mut("lab") {
-        *lab = workspace().join("plans").join(&*lab).to_string_lossy().into_owned();
-    }
-    plan
-}
-
-/// Runs the plan until the result is as wanted, or was undisturbed by other programs, or attempts run out.
-fn search(_lock: MachineLock, plan: &Table, wanted: impl Fn(&Json) -> bool) -> Json {
-    let measure = || {
-        let world = World::new();
-        world.write("plan.toml", plan.to_string());
-        world.measure(&["run", "plan.toml", "--json"], PATIENCE)
-    };
-    let (ended, document) = undisturbed(wanted, measure);
-    eprintln!("{}", ended.stderr);
-    ended.code(0);
-    document
-}
-
-/// The capacity and the limiting resource.
-fn found(document: &Json) -> (f64, &str) {
-    let value = document["capacity"]["value"].as_f64().unwrap_or(f64::NAN);
-    (value, document["limit"]["resource"].as_str().expect("a word"))
-}
 
 fn verdicts(document: &Json) -> Vec<&str> {
     let trials = document["trials"].as_array().expect("trials");
@@ -67,41 +20,6 @@ fn slow_cpu_carries_five() {
     assert_eq!(found(&document), (5.0, "cpu"), "{}", document["limit"]);
     let cost = cost(&document).unwrap();
     assert!(is_right(cost), "44.8 ns per byte is about 14 % of a CPU per stream; found {cost}");
-}
-
-#[test]
-fn a_slow_disk_carries_four() {
-    need_root!();
-    need_programs!("mkfs.ext3");
-    let mut plan = shortened("disk-limited.toml", 3, "6s", "10s", Some("2s"));
-    plan["stream"]["max"] = 5.into();
-    // Long enough that five evenly spread streams read disjoint parts.
-    plan["stream"]["content"]["duration"] = "150s".into();
-    plan["variant"]
-        .as_array_mut()
-        .expect("variants")
-        .retain(|variant| variant["name"].as_str() == Some("ext3"));
-    let document = search(beside_others(), &plan, |it| found(it) == (4.0, "disk"));
-    assert_eq!(found(&document), (4.0, "disk"), "{}", document["limit"]);
-    assert_eq!(document["variants"][0]["name"], "ext3");
-}
-
-#[test]
-fn a_narrow_link_carries_four() {
-    need_root!();
-    need_programs!("ip", "tc");
-    let mut plan = shortened("network-limited.toml", 3, "5s", "8s", None);
-    plan["stream"]["max"] = 5.into();
-    let is_confirmed = |it: &serde_json::Value| it["limit"]["certainty"] == "confirmed";
-    // The link's queue may drop nothing: TCP small queues bound what the sender queues. So check the evidence
-    // instead.
-    let waited = |it: &serde_json::Value| {
-        it["limit"]["evidence"].to_string().contains("the network limited the server's connections")
-    };
-    let document =
-        search(beside_others(), &plan, |it| found(it) == (4.0, "network") && is_confirmed(it) && waited(it));
-    assert_eq!(found(&document), (4.0, "network"), "{}", document["limit"]);
-    assert!(is_confirmed(&document) && waited(&document), "{}", document["limit"]);
 }
 
 /// The players give out long before the server: no trial may be called a failure, and the capacity is open

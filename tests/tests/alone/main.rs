@@ -3,9 +3,7 @@
 //! `scripts/run-tests` runs nothing beside them.
 
 mod crash;
-mod daq_limits;
 mod disturbed;
 mod ground_truth;
-mod objects;
 mod players;
 mod survey;

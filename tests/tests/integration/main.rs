@@ -4,7 +4,6 @@
 
 mod ageing;
 mod answers;
-mod auto_tuning;
 mod bad_input;
 mod broken_pipe;
 mod compare;
@@ -36,3 +35,4 @@ mod server_errors;
 mod storage_errors;
 mod tune;
 mod tune_advise;
+mod tune_auto;

@@ -22,7 +22,8 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let mut scene = Self { world: World::with_own_journal(), net: Namespaces::new(&["a"]), before: String::new() };
+        let mut scene =
+            Self { world: World::with_own_journal(), net: Namespaces::new(&["a"]), before: String::new() };
         scene.before = scene.value("tcp_wmem");
         assert_ne!(scene.before, NEW);
         scene
