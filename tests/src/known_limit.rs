@@ -1,5 +1,7 @@
-//! Searches of servers whose limit is known: the ready plans with shorter holds, fewer confirmations (the disk plan:
-//! one variant) and a search from just below the known limit to just above it, so that each takes about a minute.
+//! Searches of servers whose limit is known.
+//!
+//! They are the ready plans with shorter holds, fewer confirmations (the disk plan: one variant) and a search
+//! from just below the known limit to just above it, so that each takes about a minute.
 
 use std::fs;
 use std::time::Duration;

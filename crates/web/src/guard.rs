@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use crate::app::{App, Shared};
 use crate::error::ApiError;
+use crate::report_answer;
 use crate::security::headers;
 
 /// A page of another origin cannot send it without this server's permission.
@@ -31,6 +32,8 @@ pub async fn guard(State(app): State<Shared>, request: Request, next: Next) -> R
     app.count_request();
     let is_api = is_protected(request.uri().path());
     let mut response = match check(&app, &request, is_api) {
+        // The frame of a report stays after its user has logged out.
+        Err(refusal) if is_report(request.uri().path()) => report_answer::problem(refusal, request.headers()),
         Err(refusal) => refusal.into_response(),
         Ok(()) => match tokio::time::timeout(ANSWER_WITHIN, next.run(request)).await {
             Ok(response) if is_api => in_words(response).await,
@@ -43,6 +46,10 @@ pub async fn guard(State(app): State<Shared>, request: Request, next: Next) -> R
     };
     headers::complete(response.headers_mut());
     response
+}
+
+fn is_report(path: &str) -> bool {
+    path.starts_with("/api/v1/runs/") && path.ends_with("/report")
 }
 
 pub fn is_protected(path: &str) -> bool {

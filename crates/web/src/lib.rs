@@ -17,6 +17,7 @@ mod json;
 mod pages;
 mod plans;
 mod program;
+mod report_answer;
 mod routes;
 mod security;
 mod server;

@@ -18,7 +18,7 @@ use crate::app::{Shared, failed};
 use crate::error::{ApiError, ApiResult, read};
 use crate::json::Json;
 use crate::program::words;
-use crate::security::headers::set_report;
+use crate::report_answer;
 
 const LIMIT: usize = 50;
 const LIMIT_MAX: usize = 500;
@@ -188,23 +188,10 @@ pub async fn report(State(app): State<Shared>, Path(id): Path<String>, headers: 
         let id = known(&app, id).await?;
         app.program.stream(&words!["report", "--output", "-", "--", id], DOCUMENT_WITHIN).await
     };
-    let accepted = headers.get(header::ACCEPT).and_then(|kinds| kinds.to_str().ok());
-    let is_frame = accepted.is_some_and(|kinds| kinds.contains("text/html"));
-    let mut response = match page.await {
-        Ok(body) => Html(body).into_response(),
-        Err(error) if is_frame => (error.status, Html(problem_page(&error.message))).into_response(),
-        Err(error) => return error.into_response(),
-    };
-    set_report(response.headers_mut());
-    response
-}
-
-/// An error in the frame of a report.
-fn problem_page(message: &str) -> String {
-    let text = message.replace('&', "&amp;").replace('<', "&lt;");
-    format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>kagiri</title><p>{text}</p></html>"
-    )
+    match page.await {
+        Ok(body) => report_answer::framed(Html(body)),
+        Err(error) => report_answer::problem(error, &headers),
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -278,11 +265,6 @@ mod tests {
         for wrong in ["", "a", "x@a", "99999999999999999999@a"] {
             assert!(Before::read(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn report_that_fails_says_so_as_text() {
-        assert!(problem_page("no run <x> & y").contains("<p>no run &lt;x> &amp; y</p>"));
     }
 
     #[test]

@@ -98,12 +98,14 @@ fn answers_are_bounded_private_and_in_words() {
         let message = answer.json()["error"]["message"].as_str().unwrap_or_default().to_owned();
         assert!(message.contains(word), "{method} {path}: {message}");
     }
-    // A report that fails is shown in its frame.
-    let bearer = format!("Bearer {}", console.token);
-    let headers = [("Authorization", bearer.as_str()), ("Accept", "text/html,*/*")];
-    let mut report = http_request(console.address, "GET", "/api/v1/runs/none/report", &headers, "");
-    assert_eq!((report.status, report.header("x-frame-options")), (404, "SAMEORIGIN"));
-    assert!(report.text().contains("<p>"), "{:?}", report.headers);
+    // A report that fails is shown in its frame, also after its user has logged out.
+    for (token, status) in [(console.token.as_str(), 404), ("none", 401)] {
+        let bearer = format!("Bearer {token}");
+        let headers = [("Authorization", bearer.as_str()), ("Accept", "text/html,*/*")];
+        let mut report = http_request(console.address, "GET", "/api/v1/runs/none/report", &headers, "");
+        assert_eq!((report.status, report.header("x-frame-options")), (status, "SAMEORIGIN"));
+        assert!(report.text().contains("<p>"), "{:?}", report.headers);
+    }
     let metrics = |path: &str| {
         let bearer = format!("Bearer {}", console.token);
         http_request(console.address, "GET", path, &[("Authorization", bearer.as_str())], "").text()
