@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::request::Inside;
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn policy(interface: &str, ceiling: &str) -> String {

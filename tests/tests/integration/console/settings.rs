@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::request::Inside;
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The value of a setting of host `a`, as the kernel has it.

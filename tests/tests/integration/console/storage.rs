@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::request::Inside;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const PLAN: &str = "name = 'full'\nrepeats = 60\nworkload = 'transfer'\n[transfer]\nrate = '20Mbit/s'\n\

@@ -6,6 +6,7 @@ use kagiri_tests::{Live, Namespaces, World, beside_others, need_root, wait_until
 use serde_json::{Value, json};
 
 use super::request::Inside;
+
 const PATIENCE: Duration = Duration::from_secs(120);
 const PLAN: &str = "workload = 'exchange'\n[exchange]\nclients = 2\nsize = '1kB'\ntime = '500ms'\n";
 const SETTING: &str = "net.ipv4.tcp_no_metrics_save";
