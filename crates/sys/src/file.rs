@@ -6,6 +6,7 @@
 
 mod in_place;
 mod owned;
+mod rename;
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, ReadDir};
@@ -17,8 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
 use nix::fcntl::{
-    AT_FDCWD, AtFlags, FallocateFlags, OFlag, OpenHow, RenameFlags, ResolveFlag, fallocate, openat2,
-    renameat, renameat2,
+    AT_FDCWD, AtFlags, FallocateFlags, OFlag, OpenHow, ResolveFlag, fallocate, openat2, renameat,
 };
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, fsync, linkat, unlinkat};
@@ -218,13 +218,7 @@ impl PendingFile {
         }
         let Some(hidden) = self.hidden_name.clone() else { return Err(Errno::EINVAL.into()) };
         if !may_replace {
-            renameat2(
-                &self.directory,
-                hidden.as_c_str(),
-                &self.directory,
-                name,
-                RenameFlags::RENAME_NOREPLACE,
-            )?;
+            rename::rename_to_new(&self.directory, hidden.as_c_str(), name)?;
             self.hidden_name = None;
             return Ok(Published::Created);
         }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, RenameFlags, openat, renameat2};
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, fstat, mkdirat};
 
+use crate::file::rename::rename_to_new;
 use crate::held_folder::HeldFolder;
 use crate::journal::ownership::OWNER_FILE;
 use crate::journal::{EntryId, FileSystem, Journal, Undo, UndoResult, outcome_of};
@@ -73,8 +74,7 @@ impl OwnedFolder {
             let Some(held) = make_marked(above.try_clone()?, OsStr::new(&draft), &owner)? else {
                 return Err(Errno::EEXIST.into());
             };
-            let flags = RenameFlags::RENAME_NOREPLACE;
-            match renameat2(&above, draft.as_str(), &above, name.as_os_str(), flags) {
+            match rename_to_new(&above, draft.as_str(), name.as_os_str()) {
                 Ok(()) => Ok(Some(held.renamed(&name))),
                 // Network and FUSE file systems may not have this call. The folder then appears before its
                 // mark: undoing removes an empty one, too.
