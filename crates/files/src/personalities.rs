@@ -52,6 +52,25 @@ pub const ALL: [(&str, &str); 47] = [
     ("filemicro_writefsync", include_str!("../personalities/filemicro_writefsync.f")),
 ];
 
+/// What the programs of [`ALL`] are for, in its order, and how many are of each kind.
+const KINDS: [(&str, usize); 5] = [
+    ("servers and databases", 10),
+    ("trees of files", 8),
+    ("features of WML", 2),
+    ("random and sequential", 12),
+    ("one operation each", 15),
+];
+
+/// The programs of each kind, and what they are for.
+pub fn by_kind() -> impl Iterator<Item = (&'static str, &'static [(&'static str, &'static str)])> {
+    let mut rest: &[(&str, &str)] = &ALL;
+    KINDS.iter().map(move |(kind, count)| {
+        let (these, others) = rest.split_at(*count);
+        rest = others;
+        (*kind, these)
+    })
+}
+
 /// The text of a personality.
 pub fn text(name: &str) -> Option<&'static str> {
     ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
@@ -71,7 +90,7 @@ mod tests {
 
     #[test]
     fn every_personality_is_evaluated_and_says_what_it_does() {
-        assert_eq!(ALL.len(), 47);
+        assert_eq!(by_kind().map(|(_, programs)| programs.len()).sum::<usize>(), ALL.len());
         let none = BTreeMap::<String, SetValue>::new();
         for (name, text) in ALL {
             let source = Source::of_personality(name).unwrap();

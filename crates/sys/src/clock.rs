@@ -89,7 +89,7 @@ fn ns_from_timespec(time: &libc::timespec) -> u64 {
 }
 
 fn timespec_from_ns(ns: u64) -> libc::timespec {
-    let seconds = libc::time_t::try_from(ns / NS_PER_S).unwrap_or(libc::time_t::MAX);
+    let seconds = i64::try_from(ns / NS_PER_S).unwrap_or(i64::MAX);
     // Below 10^9, so it fits `c_long` on every target.
     libc::timespec { tv_sec: seconds, tv_nsec: (ns % NS_PER_S) as libc::c_long }
 }

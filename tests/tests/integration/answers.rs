@@ -102,6 +102,20 @@ fn explanation_answers_in_15_lines_of_80_columns_and_in_full() {
 }
 
 #[test]
+fn list_of_ready_programs_has_15_lines_of_80_columns_and_in_full_what_each_does() {
+    let world = World::new();
+    let words = ["files", "--list"];
+    let brief = world.run(&words).code(0).stdout;
+    assert_short(&words, &brief);
+    let full = world.run(&["files", "--list", "--full"]).code(0).stdout;
+    let listed: Vec<&str> = full.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(listed.len(), 47, "{full}");
+    for name in listed {
+        assert!(brief.split_whitespace().any(|word| word == name), "{name} is not in\n{brief}");
+    }
+}
+
+#[test]
 fn list_and_comparison_of_runs_have_15_lines_of_80_columns() {
     let world = World::new();
     let run: Value = serde_json::from_str(include_str!("../../fixtures/run.json")).expect("a run");

@@ -45,7 +45,7 @@ pub struct FilesArgs {
     /// Set a variable of the program, e.g. nfiles=50000; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// List the ready programs and what they do
+    /// List the ready programs; with --full, what each does
     #[arg(long, conflicts_with = SETTINGS)]
     list: bool,
     /// Print the program's text instead of running it
@@ -67,7 +67,8 @@ impl FilesArgs {
             return args.run();
         }
         if self.list {
-            return output::print(&output::on_terminal(&listed())).map(|()| Code::Measured);
+            let list = if self.session.common.full { listed() } else { names_by_kind() };
+            return output::print(&output::on_terminal(&list)).map(|()| Code::Measured);
         }
         for pair in &self.set {
             let (name, value) = pair.split_once('=').ok_or_else(|| {
@@ -110,6 +111,20 @@ impl FilesArgs {
         )?;
         self.session.measure(plan)
     }
+}
+
+/// The names of all ready programs, in 15 lines.
+fn names_by_kind() -> String {
+    let style = output::style();
+    let widest = personalities::by_kind().map(|(kind, _)| kind.len()).max().unwrap_or(0);
+    let mut list: String = personalities::by_kind()
+        .map(|(kind, programs)| {
+            let names: Vec<&str> = programs.iter().map(|(name, _)| *name).collect();
+            style.wrapped(&format!("{kind:widest$}  "), &names.join(" "))
+        })
+        .collect();
+    list += "What each does: kagiri files --list --full\n";
+    list
 }
 
 /// Name and meaning of every ready program.
