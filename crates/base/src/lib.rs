@@ -1,4 +1,4 @@
-//! Floor 0: the vocabulary of measurement as plain data and pure functions.
+//! Layer 0: the vocabulary of measurement as plain data and pure functions.
 //!
 //! Nothing here reads a clock, a file or a socket. Every hand-over between the other floors is a type of this
 //! crate that can be written to a file and read again, so that any stage can be replayed from a stored run.

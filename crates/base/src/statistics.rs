@@ -1,4 +1,4 @@
-//! The few statistics that the house needs, on slices, with what they assume.
+//! The few statistics that kagiri needs, on slices, with what they assume.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 

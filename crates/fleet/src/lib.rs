@@ -1,4 +1,4 @@
-//! Floor 1: runs the parts of a measurement on one or several hosts.
+//! Layer 2: runs the parts of a measurement on one or several hosts.
 //!
 //! The engine places parts on hosts and drives them through their phases through a [`Bus`]:
 //! [`local::LocalBus`] for this process, [`coordinator::FleetBus`] for agents on other hosts.

@@ -1,4 +1,4 @@
-//! Floor 2: watching a host while it carries load.
+//! Layer 4: watching a host while it carries load.
 //!
 //! [`sampler`] reads the kernel's counters ten times a second while a workload runs; [`calibrate`] finds out,
 //! before any workload, how much this host has of each resource.

@@ -1,4 +1,4 @@
-//! Floor 4: what people read of a run, rendered from the stored [`base::outcome::Run`] alone.
+//! Layer 6: what people read of a run, rendered from the stored [`base::outcome::Run`] alone.
 //!
 //! Everything here is a pure function from a run to text: no clock, no file, no terminal. A stored run can
 //! therefore be rendered again at any time, by a later version too.

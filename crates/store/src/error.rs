@@ -118,7 +118,7 @@ impl StoreError {
         }
     }
 
-    /// SQLite's error in the house's words.
+    /// SQLite's error in our words.
     pub(crate) fn from_sql(path: &Path, error: rusqlite::Error) -> Self {
         let path = path.to_owned();
         match &error {

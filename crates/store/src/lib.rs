@@ -1,4 +1,4 @@
-//! Floor 1: runs on disk.
+//! Layer 1: runs on disk.
 //!
 //! One SQLite file, `runs.sqlite`, in the results folder. A run is written as it happens: [`Store::begin`],
 //! then [`Store::add_trial`] as soon as each trial ends, then [`Store::finish`]; whatever kills the writer,

@@ -1,4 +1,4 @@
-//! A small room for charts: SVG inside an HTML page, coloured by the page's style sheet, so that the same
+//! Charts as SVG inside an HTML page, coloured by the page's style sheet, so that the same
 //! figure serves light, dark and print.
 //!
 //! Marks carry class names, never colours: `s1`..`s6` are the series colours (Okabe and Ito 2008,
