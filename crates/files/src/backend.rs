@@ -14,9 +14,9 @@ use tokio::runtime::Builder;
 
 use crate::engine::report::Durable;
 use crate::engine::sync_file_system;
-use crate::objects::address::Address;
-use crate::objects::client::Client;
-use crate::objects::failure::Failure;
+use crate::objects::access::address::Address;
+use crate::objects::access::client::Client;
+use crate::objects::access::failure::Failure;
 
 const PAGE: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(50);

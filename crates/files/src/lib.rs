@@ -37,8 +37,8 @@ use sys::tree::OwnPaths;
 use workload::Workload;
 use workload::part::{self, Peers, Reports};
 
+use self::objects::access::prefix::{PrefixPart, PrefixTask};
 use self::objects::load::{ObjectsPart, ObjectsTask};
-use self::objects::prefix::{PrefixPart, PrefixTask};
 use self::parts::folder::{FolderPart, FolderTask};
 use self::parts::workers::{WorkersPart, WorkersTask};
 use self::report::WorkersReport;

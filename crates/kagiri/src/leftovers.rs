@@ -5,8 +5,8 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use files::objects::address::Address;
-use files::objects::leftover::remove_leftover;
+use files::objects::access::address::Address;
+use files::objects::access::leftover::remove_leftover;
 use sys::journal::{Journal, Leftover, Outcome, Undo, UndoResult};
 
 use crate::dirs::journal_dir;

@@ -1,5 +1,6 @@
 //! The HTTP server of the console in the browser: pages, an API that `openapi.json` describes, and events;
 //! and the client of this API ([`client`]).
+//!
 //! Runs are processes of this program (`kagiri run`), and so is what changes the kernel's settings or the
 //! sockets of other programs: each has its own undo journal, and none ends with this server.
 

@@ -9,13 +9,13 @@ use sys::clock::{Deadline, monotonic_ns};
 use sys::net::NetError;
 use workload::pauses::PauseWatch;
 
-use super::aio::AioPool;
 use super::compile::{Compiled, ThreadPlan};
-use super::content::Content;
+use super::flowops::aio::AioPool;
+use super::flowops::content::Content;
 use super::report::{CpuReport, Durable, Ended, RowReport, RunReport, WaitSamples};
 use super::shared::{RunSettings, Shared};
-use super::storage_reads::StorageReads;
-use super::waits::WaitSampler;
+use super::watch::storage_reads::StorageReads;
+use super::watch::waits::WaitSampler;
 use super::worker::{ThreadReport, Worker};
 use crate::tree::FileTree;
 

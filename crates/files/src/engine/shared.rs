@@ -5,10 +5,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use sys::clock::monotonic_ns;
 
-use super::aio::AioPool;
 use super::compile::Compiled;
-use super::content::Content;
 use super::events::Events;
+use super::flowops::aio::AioPool;
+use super::flowops::content::Content;
 use super::report::Ended;
 use crate::tree::FileTree;
 

@@ -15,8 +15,8 @@ use sys::thread::{thread_id, thread_ready_ns};
 use wml::Kind;
 
 use super::compile::{Planned, Scope, ThreadPlan, Work};
-use super::fault::Fault;
-use super::file_ops::FileOps;
+use super::flowops::fault::Fault;
+use super::flowops::file_ops::FileOps;
 use super::priorities;
 use super::recorder::RowCounts;
 use super::report::{CpuReport, Ended};

@@ -3,7 +3,7 @@
 use base::plan::PlanError;
 use base::units::Span;
 
-use super::address::Address;
+use super::access::address::Address;
 use super::load::mix;
 use super::mix::Mix;
 use super::size;

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use sys::cgroup::limits_of;
 use workload::part::{Part, Peers};
 
-use super::client::{Access, Client};
+use super::access::client::{Access, Client};
+use super::access::prefix::PrefixPart;
 use super::mix::Mix;
-use super::prefix::PrefixPart;
 use super::run::ObjectsRun;
 use super::shared::ObjectsSettings;
 use super::size;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 
-use super::address::Address;
-use super::client::Client;
+use super::access::address::Address;
+use super::access::client::Client;
+use super::access::failure::Failure;
+use super::access::keys;
+use super::access::listing::{LISTING, Listing};
 use super::content::{Slot, chunks};
-use super::failure::Failure;
-use super::keys;
-use super::listing::{LISTING, Listing};
 use super::size::draw;
 
 /// Requests under way at once.

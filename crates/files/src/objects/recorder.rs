@@ -2,7 +2,7 @@
 
 use base::histogram::Histogram;
 
-use super::failure::Failure;
+use super::access::failure::Failure;
 use crate::engine::recorder::{RowCounts, Times};
 use crate::engine::report::RowReport;
 

@@ -12,8 +12,8 @@ use sys::clock::monotonic_ns;
 use tokio::runtime::{Builder, Runtime};
 use workload::pauses::PauseWatch;
 
-use super::address::Address;
-use super::client::Client;
+use super::access::address::Address;
+use super::access::client::Client;
 use super::content::Slot;
 use super::network::{Network, bit_per_s};
 use super::populate::{Order, populate};

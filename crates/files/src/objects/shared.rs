@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use bytes::Bytes;
 use sys::clock::monotonic_ns;
 
-use super::address::Address;
-use super::client::Client;
-use super::failure::Failure;
+use super::access::address::Address;
+use super::access::client::Client;
+use super::access::failure::Failure;
 use super::mix::Mix;
 use super::recorder::Recorder;
 use crate::engine::report::Ended;

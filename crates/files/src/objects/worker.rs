@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use sys::clock::monotonic_ns;
 
+use super::access::failure::Failure;
+use super::access::keys;
 use super::content::{Slot, chunks};
-use super::failure::Failure;
-use super::keys;
 use super::mix::Step;
 use super::recorder::{Ended, Row};
 use super::shared::Shared;

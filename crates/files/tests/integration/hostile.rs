@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use files::objects::address::Address;
-use files::objects::client::{Access, Client, Keys};
-use files::objects::leftover::{Removed, remove};
+use files::objects::access::address::Address;
+use files::objects::access::client::{Access, Client, Keys};
+use files::objects::access::keys;
+use files::objects::access::leftover::{Removed, remove};
 use files::objects::mix::Mix;
-use files::objects::{ObjectsRun, ObjectsSettings, keys, size};
+use files::objects::{ObjectsRun, ObjectsSettings, size};
 
 /// No test waits longer for what must come soon.
 const SOON: Duration = Duration::from_secs(20);

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use files::engine::report::{Ended, RunReport};
-use files::objects::address::Address;
-use files::objects::client::{Access, Client, Keys};
-use files::objects::leftover::{Removed, remove};
+use files::objects::access::address::Address;
+use files::objects::access::client::{Access, Client, Keys};
+use files::objects::access::keys;
+use files::objects::access::leftover::{Removed, remove};
 use files::objects::mix::Mix;
-use files::objects::{ObjectsRun, ObjectsSettings, keys, size};
+use files::objects::{ObjectsRun, ObjectsSettings, size};
 use files::report::ObjectsReport;
 use s3_server::{Config, Faults, Kind, Server};
 

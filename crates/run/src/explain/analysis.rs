@@ -8,10 +8,10 @@ use base::statistics::median;
 use base::verdict::Verdict;
 
 use super::ceiling::GIVEN;
-use super::fit::{Fit, unbent};
-use super::latency::LatencyBend;
 use super::measured::Measured;
-use super::scalability::Scalability;
+use super::models::fit::{Fit, unbent};
+use super::models::latency::LatencyBend;
+use super::models::scalability::Scalability;
 use super::table::{LoadTable, RESOURCES, Row, distinct};
 use super::words;
 

@@ -5,7 +5,7 @@ use base::outcome::{Certainty, Resource};
 
 use super::Explanation;
 use super::analysis::{ASSUMED, Analysis, COMPUTED};
-use super::fit::Fit;
+use super::models::fit::Fit;
 use super::table::RESOURCES;
 
 /// A prediction beyond this many times the greatest measured load is a guess.

@@ -5,7 +5,7 @@ use base::limit_rules::CEILING;
 use base::outcome::{Ceiling, Certainty, Evidence, Limit, Resource};
 
 use super::analysis::{ASSUMED, Analysis, COMPUTED};
-use super::fit::Fit;
+use super::models::fit::Fit;
 use super::signs::signs_of;
 use super::table::RESOURCES;
 use super::words;

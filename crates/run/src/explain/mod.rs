@@ -4,16 +4,12 @@
 
 mod analysis;
 pub mod ceiling;
-mod cells;
-mod columns;
 mod consider;
 pub mod csv;
 mod doubts;
-mod fit;
-mod latency;
 mod limit;
 mod measured;
-mod scalability;
+mod models;
 mod signs;
 mod table;
 mod words;
@@ -27,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use self::csv::TableError;
 pub use ceiling::CeilingError;
 pub(crate) use measured::upper_end;
-pub use scalability::Scalability;
+pub use models::scalability::Scalability;
 pub use table::{LoadTable, RESOURCES, Row, Series};
 
 use analysis::Analysis;

@@ -4,7 +4,7 @@ use sys::clock::monotonic_ns;
 use wml::Quit;
 
 use super::super::compile::Planned;
-use super::super::fault::{Fault, advice, is_final};
+use super::super::flowops::fault::{Fault, advice, is_final};
 use super::super::report::Ended;
 use super::{Stop, Worker};
 

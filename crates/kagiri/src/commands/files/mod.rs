@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use files::objects::address::Address;
+use files::objects::access::address::Address;
 use files::personalities;
 use files::settings::FilesSettings;
 use serde_json::{Value, json};

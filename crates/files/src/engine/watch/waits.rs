@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sys::proc::wait_channel;
 
-use super::report::WaitSamples;
+use crate::engine::report::WaitSamples;
 
 const EVERY: Duration = Duration::from_millis(100);
 /// Threads of one look: 160 looks a second take less than a thousandth of a CPU.
@@ -15,7 +15,7 @@ const THREADS: usize = 16;
 const FUNCTIONS_MAX: usize = 100;
 
 #[derive(Default)]
-pub(super) struct WaitSampler {
+pub(in crate::engine) struct WaitSampler {
     pub samples: WaitSamples,
     looked: Option<Instant>,
     /// The thread to look at next.
@@ -24,7 +24,7 @@ pub(super) struct WaitSampler {
 
 impl WaitSampler {
     /// Looks at the next threads, if it is time to.
-    pub(super) fn look(&mut self, ids: &[AtomicI32]) {
+    pub(in crate::engine) fn look(&mut self, ids: &[AtomicI32]) {
         if ids.is_empty() || self.looked.is_some_and(|looked| looked.elapsed() < EVERY) {
             return;
         }

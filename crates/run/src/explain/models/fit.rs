@@ -3,7 +3,7 @@
 use base::outcome::{Ceiling, Resource, Saturation};
 use base::statistics::{Line, median, student_t, theil_sen};
 
-use super::table::distinct;
+use crate::explain::table::distinct;
 
 /// All pairs of points are compared; more points than this are first brought together in bins.
 const POINTS_MAX: usize = 400;

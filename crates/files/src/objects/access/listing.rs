@@ -8,13 +8,13 @@ use super::client::Client;
 use super::failure::Failure;
 
 /// The most that the answers of one listing may take together.
-pub(super) const LISTING: Duration = Duration::from_secs(60);
+pub(in crate::objects) const LISTING: Duration = Duration::from_secs(60);
 const PAGE_KEYS: usize = 1000;
 /// It is looked at least so often whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The pages of a listing, one after the other.
-pub(super) struct Listing<'a> {
+pub(in crate::objects) struct Listing<'a> {
     client: &'a Client,
     prefix: String,
     stop: &'a AtomicBool,
@@ -29,7 +29,12 @@ pub(super) struct Listing<'a> {
 
 impl<'a> Listing<'a> {
     /// Lists the keys that begin with `prefix`, until `stop` is raised.
-    pub(super) fn new(client: &'a Client, prefix: String, whole: Duration, stop: &'a AtomicBool) -> Self {
+    pub(in crate::objects) fn new(
+        client: &'a Client,
+        prefix: String,
+        whole: Duration,
+        stop: &'a AtomicBool,
+    ) -> Self {
         let seen = HashSet::new();
         Self { client, prefix, stop, left: whole, whole, seen, next: None, is_done: false }
     }
@@ -39,7 +44,7 @@ impl<'a> Listing<'a> {
     ///
     /// # Errors
     /// The request failed, the server repeats itself, or the time is over. `None`: it was stopped.
-    pub(super) async fn page(&mut self) -> Result<Option<Vec<(String, u64)>>, Option<Failure>> {
+    pub(in crate::objects) async fn page(&mut self) -> Result<Option<Vec<(String, u64)>>, Option<Failure>> {
         if self.is_done {
             return Ok(None);
         }
@@ -79,7 +84,7 @@ mod tests {
     use s3_server::{Config, Faults, Server};
 
     use super::*;
-    use crate::objects::client::{Access, Keys};
+    use crate::objects::access::client::{Access, Keys};
 
     #[test]
     fn all_answers_share_one_deadline() {

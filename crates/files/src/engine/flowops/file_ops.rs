@@ -15,10 +15,10 @@ use sys::memory::PagedMemory;
 use wml::Kind;
 
 use super::aio::Outstanding;
-use super::compile::Planned;
 use super::fault::Fault;
 use super::open_files::{OpenFile, OpenFiles};
-use super::shared::Shared;
+use crate::engine::compile::Planned;
+use crate::engine::shared::Shared;
 use crate::tree::PathBuffer;
 use crate::tree::slots::{Choice, Picked, Want};
 
@@ -29,18 +29,18 @@ const TOUCHED_MAX: u64 = 1 << 30;
 const PAGE_BYTES: usize = 4096;
 const BUSY_PAUSE: Duration = Duration::from_micros(50);
 
-pub(super) type Bytes = Result<u64, Fault>;
+pub(in crate::engine) type Bytes = Result<u64, Fault>;
 
 /// The files and the memory of one thread.
 pub(crate) struct FileOps {
     pub shared: Arc<Shared>,
     pub rng: Rng,
-    pub(super) open: OpenFiles,
-    pub(super) memory: PagedMemory,
+    pub(in crate::engine) open: OpenFiles,
+    pub(in crate::engine) memory: PagedMemory,
     path: PathBuffer,
     /// By tree: the next file of this thread.
     rotors: Vec<u32>,
-    pub(super) outstanding: Arc<Outstanding>,
+    pub(in crate::engine) outstanding: Arc<Outstanding>,
     /// When the last flowop began, after it had its file.
     pub begin_ns: u64,
     /// The end of the run.
@@ -48,7 +48,7 @@ pub(crate) struct FileOps {
 }
 
 /// Repeats a call that a signal interrupted.
-pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub(in crate::engine) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::EINTR) => {}
@@ -126,11 +126,11 @@ impl FileOps {
         }
     }
 
-    pub(super) fn begin(&mut self) {
+    pub(in crate::engine) fn begin(&mut self) {
         self.begin_ns = monotonic_ns();
     }
 
-    pub(super) fn tree_of(planned: &Planned) -> Result<usize, Fault> {
+    pub(in crate::engine) fn tree_of(planned: &Planned) -> Result<usize, Fault> {
         planned.tree.ok_or_else(|| Fault::Program("the flowop has no fileset".to_owned()))
     }
 
@@ -228,7 +228,7 @@ impl FileOps {
     }
 
     /// Opens a file if the slot has none, or the next one where each call takes another.
-    pub(super) fn opened(&mut self, planned: &Planned) -> Result<(), Fault> {
+    pub(in crate::engine) fn opened(&mut self, planned: &Planned) -> Result<(), Fault> {
         if self.open.get(planned.fd).is_some() {
             if !planned.opens_next {
                 return Ok(());
@@ -244,7 +244,7 @@ impl FileOps {
         self.open_existing(planned).map(drop)
     }
 
-    pub(super) fn file(&self, fd: usize) -> Result<&OpenFile, Fault> {
+    pub(in crate::engine) fn file(&self, fd: usize) -> Result<&OpenFile, Fault> {
         self.open.get(fd).ok_or_else(|| Fault::Program(format!("its slot fd={fd} has no file")))
     }
 

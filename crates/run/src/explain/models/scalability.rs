@@ -4,8 +4,8 @@
 use base::format;
 use serde::{Deserialize, Serialize};
 
-use super::table::LoadTable;
-use super::words;
+use crate::explain::table::LoadTable;
+use crate::explain::words;
 
 /// Fewer loads do not tell the law's three parameters from noise.
 const LOADS_MIN: usize = 6;

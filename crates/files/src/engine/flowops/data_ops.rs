@@ -8,9 +8,9 @@ use nix::unistd::{Whence, fsync, lseek};
 use wml::Kind;
 
 use super::aio::AioWrite;
-use super::compile::Planned;
 use super::fault::Fault;
 use super::file_ops::{Bytes, FileOps, uninterrupted};
+use crate::engine::compile::Planned;
 
 /// Writes all: a short write is continued.
 fn write_all(file: BorrowedFd<'_>, mut content: &[u8], mut at: i64) -> Result<(), Fault> {
@@ -43,7 +43,7 @@ impl FileOps {
         }
     }
 
-    pub(super) fn read_whole(&mut self, planned: &Planned) -> Bytes {
+    pub(in crate::engine) fn read_whole(&mut self, planned: &Planned) -> Bytes {
         self.opened(planned)?;
         let open = self.file(planned.fd)?;
         let file_bytes = self.shared.trees[open.tree].size(open.slot);
@@ -67,7 +67,7 @@ impl FileOps {
         }
     }
 
-    pub(super) fn read(&mut self, planned: &Planned) -> Bytes {
+    pub(in crate::engine) fn read(&mut self, planned: &Planned) -> Bytes {
         self.opened(planned)?;
         let (bytes, at) = self.extent(planned, Kind::Read)?;
         self.begin();
@@ -112,7 +112,7 @@ impl FileOps {
         }
     }
 
-    pub(super) fn write(&mut self, planned: &Planned, kind: Kind) -> Bytes {
+    pub(in crate::engine) fn write(&mut self, planned: &Planned, kind: Kind) -> Bytes {
         self.opened(planned)?;
         let (bytes, at) = self.extent(planned, kind)?;
         let place = self.place(bytes);
@@ -135,7 +135,7 @@ impl FileOps {
         Ok(bytes as u64)
     }
 
-    pub(super) fn write_whole(&mut self, planned: &Planned) -> Bytes {
+    pub(in crate::engine) fn write_whole(&mut self, planned: &Planned) -> Bytes {
         self.opened(planned)?;
         let source = self.open.get(planned.source_fd.unwrap_or(planned.fd));
         let source = source.or(self.open.get(planned.fd)).ok_or(Fault::Skipped)?;
@@ -163,7 +163,7 @@ impl FileOps {
         Ok(done)
     }
 
-    pub(super) fn append(&mut self, planned: &Planned, kind: Kind) -> Bytes {
+    pub(in crate::engine) fn append(&mut self, planned: &Planned, kind: Kind) -> Bytes {
         self.opened(planned)?;
         let mut bytes = self.io_bytes(planned, 1);
         if kind == Kind::AppendFileRandom {
@@ -180,7 +180,7 @@ impl FileOps {
         Ok(bytes as u64)
     }
 
-    pub(super) fn wait_for_writes(&mut self) -> Bytes {
+    pub(in crate::engine) fn wait_for_writes(&mut self) -> Bytes {
         self.begin();
         match self.outstanding.clone().wait_for_half(|| self.left()) {
             Ok(true) => Ok(0),
@@ -189,13 +189,13 @@ impl FileOps {
         }
     }
 
-    pub(super) fn sync(&mut self, planned: &Planned) -> Bytes {
+    pub(in crate::engine) fn sync(&mut self, planned: &Planned) -> Bytes {
         self.opened(planned)?;
         self.begin();
         fsync(self.file(planned.fd)?.fd()).map(|()| 0).map_err(Fault::call("fsync"))
     }
 
-    pub(super) fn sync_set(&mut self, planned: &Planned) -> Bytes {
+    pub(in crate::engine) fn sync_set(&mut self, planned: &Planned) -> Bytes {
         let tree = Self::tree_of(planned)?;
         self.begin();
         for open in self.open.all().filter(|open| open.tree == tree) {

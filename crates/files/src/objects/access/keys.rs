@@ -1,6 +1,6 @@
 //! The keys of kagiri's objects: `PREFIX/kagiri-files-PID-N/o/GGGGGG/NNNNNNNN`.
 
-use crate::objects::address::Address;
+use crate::objects::access::address::Address;
 
 /// Objects of a group, which one page of a listing holds.
 const GROUP: u64 = 1000;

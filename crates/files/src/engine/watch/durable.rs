@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sys::clock::monotonic_ns;
 
-use super::report::Durable;
+use crate::engine::report::Durable;
 
 /// Between two looks whether the run is to end.
 const LOOK: Duration = Duration::from_millis(50);

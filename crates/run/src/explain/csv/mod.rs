@@ -1,5 +1,8 @@
 //! A table measured elsewhere, read from CSV text. `docs/explain.md` is the reader's page.
 
+mod cells;
+mod columns;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::names::first_of;
@@ -7,8 +10,8 @@ use base::outcome::{Ceiling, Resource};
 use base::verdict::Verdict;
 use csv::{ReaderBuilder, StringRecord, Trim};
 
-use super::cells::{self, Dimension, short};
-use super::columns::{Column, LOAD_EXAMPLES, Role};
+use self::cells::{Dimension, short};
+use self::columns::{Column, LOAD_EXAMPLES, Role};
 use super::table::{LoadTable, Row, Series};
 
 /// Longer texts are not tables of usage against load.

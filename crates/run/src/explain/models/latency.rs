@@ -4,8 +4,8 @@ use base::format;
 use base::outcome::{Evidence, Resource};
 use base::statistics::median;
 
-use super::table::{LoadTable, Series};
-use super::words;
+use crate::explain::table::{LoadTable, Series};
+use crate::explain::words;
 
 /// From this multiple of its median at lower loads on a latency has bent.
 const BENT: f64 = 3.0;

@@ -1,0 +1,8 @@
+//! What a thread does to its files: one function for each kind of flowop.
+
+pub(super) mod aio;
+pub(super) mod content;
+mod data_ops;
+pub(super) mod fault;
+pub(super) mod file_ops;
+mod open_files;

@@ -1,0 +1,5 @@
+//! What is fitted to the measured loads: straight lines, the bend of a latency, the universal scalability law.
+
+pub(super) mod fit;
+pub(super) mod latency;
+pub mod scalability;
