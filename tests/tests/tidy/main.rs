@@ -176,7 +176,7 @@ const GENERAL_CRATES: [&str; 5] = ["base", "workload", "store", "run", "report"]
 
 /// Files of these crates that contain a workload's name, and why.
 const NAMES_OF_WORKLOADS: [(&str, &str); 1] =
-    [("crates/run/src/explain/columns.rs", "\"stream\" is a heading of load in foreign tables")];
+    [("crates/run/src/explain/csv/columns.rs", "\"stream\" is a heading of load in foreign tables")];
 
 #[test]
 fn general_crates_name_no_workload() {
