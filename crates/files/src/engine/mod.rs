@@ -8,13 +8,12 @@ mod priorities;
 pub(crate) mod recorder;
 pub mod report;
 mod run;
-mod shared;
 mod tally;
 mod watch;
 mod worker;
 
 pub use compile::{Compiled, Row};
 pub use flowops::content::Content;
+pub use flowops::shared::RunSettings;
 pub use run::{Run, StartError, Watched};
-pub use shared::RunSettings;
 pub use watch::durable::{self, sync_file_system};

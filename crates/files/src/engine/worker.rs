@@ -17,10 +17,10 @@ use wml::Kind;
 use super::compile::{Planned, Scope, ThreadPlan, Work};
 use super::flowops::fault::Fault;
 use super::flowops::file_ops::FileOps;
+use super::flowops::shared::{RunTimes, Shared};
 use super::priorities;
 use super::recorder::RowCounts;
 use super::report::{CpuReport, Ended};
-use super::shared::{RunTimes, Shared};
 
 /// A sleep looks at least so often whether the run is over.
 const LOOK_NS: u64 = 200_000_000;

@@ -1,8 +1,8 @@
 //! The same question of an object store: requests to S3 instead of calls on files.
 //!
-//! [`access`] reaches a store and keeps to a prefix of kagiri's own there. [`load`] makes the objects and runs
-//! the workers of one trial: tasks, each with a share of the objects of its own, so that no request meets an
-//! object that another worker has just deleted.
+//! [`access`] reaches a store and keeps to a prefix of kagiri's own there. [`load`] makes the objects and
+//! runs the workers of one trial: tasks, each with a share of the objects of its own, so that no request
+//! meets an object that another worker has just deleted.
 
 pub mod access;
 mod checks;

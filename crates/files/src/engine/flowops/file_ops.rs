@@ -17,8 +17,8 @@ use wml::Kind;
 use super::aio::Outstanding;
 use super::fault::Fault;
 use super::open_files::{OpenFile, OpenFiles};
+use super::shared::Shared;
 use crate::engine::compile::Planned;
-use crate::engine::shared::Shared;
 use crate::tree::PathBuffer;
 use crate::tree::slots::{Choice, Picked, Want};
 

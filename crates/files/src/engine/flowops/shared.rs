@@ -5,11 +5,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use sys::clock::monotonic_ns;
 
-use super::compile::Compiled;
-use super::events::Events;
-use super::flowops::aio::AioPool;
-use super::flowops::content::Content;
-use super::report::Ended;
+use super::aio::AioPool;
+use super::content::Content;
+use crate::engine::compile::Compiled;
+use crate::engine::events::Events;
+use crate::engine::report::Ended;
 use crate::tree::FileTree;
 
 /// A number in a cache line of its own.
