@@ -53,13 +53,7 @@ pub const ALL: [(&str, &str); 47] = [
 ];
 
 /// What the programs of [`ALL`] are for, in its order, and how many are of each kind.
-const KINDS: [(&str, usize); 5] = [
-    ("servers and databases", 10),
-    ("trees of files", 8),
-    ("features of WML", 2),
-    ("random and sequential", 12),
-    ("one operation each", 15),
-];
+const KINDS: [(&str, usize); 5] = [("servers", 10), ("trees", 8), ("WML", 2), ("files", 12), ("micro", 15)];
 
 /// The programs of each kind, and what they are for.
 pub fn by_kind() -> impl Iterator<Item = (&'static str, &'static [(&'static str, &'static str)])> {

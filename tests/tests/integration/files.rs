@@ -253,7 +253,7 @@ fn wrong_programs_and_directories_are_usage_errors() {
 #[test]
 fn programs_are_listed_and_printed() {
     let world = World::new();
-    let list = world.run(&["files", "--list"]).code(0).stdout;
+    let list = world.run(&["files", "--list", "--full"]).code(0).stdout;
     assert_eq!(list.lines().count(), 47);
     assert!(list.lines().any(|line| line.starts_with("varmail ") && line.contains("mail server")), "{list}");
     let text = world.run(&["files", "--personality", "varmail", "--print"]).code(0).stdout;
